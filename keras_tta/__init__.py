@@ -1,0 +1,1 @@
+"""Pretraining for text encoders in Keras 3."""
