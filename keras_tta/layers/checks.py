@@ -1,0 +1,31 @@
+"""Checks of constructor arguments, worded alike everywhere."""
+
+
+def check_positive_integers(owner, **arguments):
+    """Raise unless every argument is a positive integer."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must be a positive integer. "
+                f"Received: {name}={value!r}"
+            )
+
+
+def check_fraction(owner, **arguments):
+    """Raise unless every argument lies in [0, 1)."""
+    for name, value in arguments.items():
+        if not isinstance(value, (int, float)) or not 0 <= value < 1:
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must be a share from 0 up to, but "
+                f"not including, 1. Received: {name}={value!r}"
+            )
+
+
+def check_one_of(owner, choices, **arguments):
+    """Raise unless every argument is one of `choices`."""
+    for name, value in arguments.items():
+        if value not in choices:
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must be one of "
+                f"{', '.join(map(repr, choices))}. Received: {name}={value!r}"
+            )

@@ -1,0 +1,166 @@
+"""Embeddings: where a model's streams start.
+
+Axes: B batch, T length, D model width, V vocabulary.
+"""
+
+import keras
+from keras import ops
+
+from keras_tta.layers.checks import (
+    check_fraction,
+    check_one_of,
+    check_positive_integers,
+)
+from keras_tta.layers.sublayers import bert_initializer, dropout_layer, layer_norm
+
+
+@keras.saving.register_keras_serializable(package="keras_tta")
+class TTAEmbedding(keras.layers.Layer):
+    """T-TA's two streams: queries that know a position, a memory that knows tokens.
+
+    The memory is `LN(E[token] + P[position])`. The query is `LN(E[mask] + P[position])`
+    with `query="mask"`, as the authors' code has it, or `LN(P[position])` with
+    `query="position"`, as the paper's figure 2 draws it. Tables and normalisation are
+    shared by the streams, their dropout is not.
+
+    Args:
+        vocabulary_size: V.
+        hidden_dim: D.
+        max_sequence_length: number of positions in the table.
+        query: `"mask"` or `"position"`. Defaults to `"mask"`.
+        mask_token_id: the id whose embedding starts the queries. Defaults to 4, that of
+            the authors' vocabulary; unused with `query="position"`.
+        dropout: share of units dropped in training. Defaults to 0.0.
+        layer_norm_epsilon: defaults to 1e-12.
+        embeddings_initializer: defaults to BERT's truncated normal.
+
+    Call arguments:
+        token_ids: (B, T) integers.
+        position_ids: (B, T) integers; the slots 0 to T - 1 if left out.
+
+    Returns:
+        `(query, key_value)`, both (B, T, D).
+
+    Raises:
+        ValueError: if a size is out of range, or the input is longer than
+            `max_sequence_length`.
+
+    Example:
+    ```python
+    import numpy as np
+    from keras_tta.layers import TTAEmbedding
+
+    embedding = TTAEmbedding(vocabulary_size=9, hidden_dim=4, max_sequence_length=8)
+    query, key_value = embedding(np.array([[3, 7, 8, 1]]))
+    assert tuple(query.shape) == tuple(key_value.shape) == (1, 4, 4)
+    ```
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        hidden_dim,
+        max_sequence_length,
+        query="mask",
+        mask_token_id=4,
+        dropout=0.0,
+        layer_norm_epsilon=1e-12,
+        embeddings_initializer="bert",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive_integers(
+            self,
+            vocabulary_size=vocabulary_size,
+            hidden_dim=hidden_dim,
+            max_sequence_length=max_sequence_length,
+        )
+        check_fraction(self, dropout=dropout)
+        check_one_of(self, ("mask", "position"), query=query)
+        if query == "mask" and not 0 <= mask_token_id < vocabulary_size:
+            raise ValueError(
+                "`mask_token_id` must lie in the vocabulary, 0 to "
+                f"{vocabulary_size - 1}, when query='mask'. "
+                f"Received: mask_token_id={mask_token_id!r}"
+            )
+        self.vocabulary_size = vocabulary_size
+        self.hidden_dim = hidden_dim
+        self.max_sequence_length = max_sequence_length
+        self.query = query
+        self.mask_token_id = mask_token_id
+        self.dropout = dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.embeddings_initializer = bert_initializer(embeddings_initializer)
+        self.token_embedding = keras.layers.ReversibleEmbedding(
+            vocabulary_size,
+            hidden_dim,
+            embeddings_initializer=self.embeddings_initializer.clone(),
+            dtype=self.dtype_policy,
+            name="token_embedding",
+        )
+        self.position_embedding = keras.layers.Embedding(
+            max_sequence_length,
+            hidden_dim,
+            embeddings_initializer=self.embeddings_initializer.clone(),
+            dtype=self.dtype_policy,
+            name="position_embedding",
+        )
+        self.norm = layer_norm(self, "norm")
+        self.query_dropout = dropout_layer(self, "query_dropout")
+        self.key_value_dropout = dropout_layer(self, "key_value_dropout")
+
+    def build(self, token_ids_shape, position_ids_shape=None):
+        self.token_embedding.build(token_ids_shape)
+        self.position_embedding.build(token_ids_shape)
+        self.norm.build((None, None, self.hidden_dim))
+        self.built = True
+
+    def call(self, token_ids, position_ids=None, training=None):
+        self._check_length(token_ids.shape[1])
+        return self.streams(self.token_embedding(token_ids), position_ids, training)
+
+    def streams(self, token_vectors, position_ids=None, training=None):
+        """Query and memory for token vectors (B, T, D) that were looked up before."""
+        batch, length = ops.shape(token_vectors)[:2]
+        if position_ids is None:
+            position_ids = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
+        positions = self.position_embedding(position_ids)
+        key_value = self.norm(token_vectors + positions)
+        query = positions
+        if self.query == "mask":
+            mask_token = ops.full((1, 1), self.mask_token_id, dtype="int32")
+            query = query + self.token_embedding(mask_token)
+        query = ops.broadcast_to(self.norm(query), ops.shape(key_value))
+        return (
+            self.query_dropout(query, training=training),
+            self.key_value_dropout(key_value, training=training),
+        )
+
+    def compute_output_spec(self, token_ids, position_ids=None, training=None):
+        self._check_length(token_ids.shape[1])
+        shape = (*token_ids.shape, self.hidden_dim)
+        stream = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        return stream, keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "hidden_dim": self.hidden_dim,
+            "max_sequence_length": self.max_sequence_length,
+            "query": self.query,
+            "mask_token_id": self.mask_token_id,
+            "dropout": self.dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "embeddings_initializer": keras.initializers.serialize(
+                self.embeddings_initializer
+            ),
+        }
+
+    def _check_length(self, length):
+        if isinstance(length, int) and length > self.max_sequence_length:
+            raise ValueError(
+                f"The input has {length} positions, the model takes at most "
+                f"max_sequence_length={self.max_sequence_length}. Shorten or split the "
+                "text, or build the model with a larger max_sequence_length."
+            )

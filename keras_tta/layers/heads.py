@@ -1,0 +1,225 @@
+"""Heads: from hidden states to predictions and losses.
+
+Axes: B batch, T length, D model width, V vocabulary.
+"""
+
+import keras
+from keras import ops
+
+from keras_tta.layers.sublayers import bert_initializer, dense, layer_norm
+
+POSITIONS_IN_A_CHUNK = 2048
+
+
+@keras.saving.register_keras_serializable(package="keras_tta")
+class TokenPredictionHead(keras.layers.Layer):
+    """Predicts a token at every position: transform, then the tied embedding table.
+
+    `logits = LN(gelu(W h + b)) E^T + c`, as the heads of BERT, ELECTRA's generator and
+    T-TA. Logits are float32 under every dtype policy.
+
+    Training does not need the logits of all positions at once: `loss` works through
+    them in chunks, and computes the gradients along with the loss, so that the
+    vocabulary product is done once forward and twice backward, as without chunks.
+
+    Args:
+        token_embedding: the layer that owns the table E; a
+            `keras.layers.ReversibleEmbedding`, such as `backbone.token_embedding`.
+        layer_norm_epsilon: defaults to 1e-12.
+        kernel_initializer: defaults to BERT's truncated normal.
+
+    Call arguments:
+        hidden: (B, T, D).
+
+    Returns:
+        Logits, float32 (B, T, V).
+
+    Example:
+    ```python
+    import keras
+    import numpy as np
+    from keras_tta.layers import TokenPredictionHead
+
+    embedding = keras.layers.ReversibleEmbedding(input_dim=11, output_dim=8)
+    embedding.build((None, None))
+    head = TokenPredictionHead(embedding)
+    assert tuple(head(np.ones((2, 3, 8), "float32")).shape) == (2, 3, 11)
+    ```
+    """
+
+    def __init__(
+        self,
+        token_embedding,
+        layer_norm_epsilon=1e-12,
+        kernel_initializer="bert",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.token_embedding = token_embedding
+        self.vocabulary_size = token_embedding.input_dim
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = bert_initializer(kernel_initializer)
+        self.transform_dense = dense(self, token_embedding.output_dim, "transform")
+        self.transform_norm = layer_norm(self, "transform_norm")
+
+    def build(self, hidden_shape):
+        self.transform_dense.build(hidden_shape)
+        self.transform_norm.build((*hidden_shape[:-1], self.transform_dense.units))
+        self.bias = self.add_weight(
+            name="bias", shape=(self.vocabulary_size,), initializer="zeros"
+        )
+        self.built = True
+
+    def call(self, hidden):
+        return self._logits(self.transform(hidden), self._table(), self.bias)
+
+    def compute_output_spec(self, hidden):
+        return keras.KerasTensor(
+            (*hidden.shape[:-1], self.vocabulary_size), dtype="float32"
+        )
+
+    def transform(self, hidden):
+        """What is multiplied with the table, (B, T, D)."""
+        hidden = ops.gelu(self.transform_dense(hidden), approximate=False)
+        return self.transform_norm(hidden)
+
+    def loss(self, hidden, labels, weights, training=None):
+        """Weighted negative log-likelihood of the labels, in nats, without the logits.
+
+        Works through the positions in chunks of about 2048, so that the largest tensor
+        is (2048, V). In training the gradients with respect to the hidden states,
+        the table and the bias are computed in the same sweep and attached to the
+        loss.
+
+        Args:
+            hidden: (B, T, D), what `call` would be given.
+            labels: (B, T) integers.
+            weights: (B, T) floats; positions of weight 0 cost nothing in the loss.
+            training: whether gradients will be asked for. Defaults to no.
+
+        Returns:
+            `(total, nats, correct)`: the weighted sum of nats, differentiable in
+            training; the nats of each position, float32 (B, T); and whether the label
+            was the most probable token, bool (B, T).
+        """
+        states = self.transform(hidden)
+        table, bias = self._table(), self.bias
+        weights = ops.cast(weights, "float32")
+        nats, correct, gradients = self._sweep(
+            *map(ops.stop_gradient, (states, table, bias)),
+            labels,
+            weights,
+            gradients=bool(training),
+        )
+        total = ops.sum(nats * weights)
+        if training:
+            # Zero in value, and its derivatives are those of the loss: linear in each
+            # variable with the sweep's gradients of log sum exp as coefficients, less
+            # the label's own logit.
+            states = ops.cast(states, "float32")
+            label_logits = ops.sum(states * ops.take(table, labels, axis=0), axis=-1)
+            label_logits = label_logits + ops.take(bias, labels, axis=0)
+            carrier = -ops.sum(weights * label_logits)
+            for x, gradient in zip((states, table, bias), gradients, strict=True):
+                carrier = carrier + ops.sum(x * ops.stop_gradient(gradient))
+            total = total + carrier - ops.stop_gradient(carrier)
+        return total, nats, correct
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "token_embedding": keras.saving.serialize_keras_object(
+                self.token_embedding
+            ),
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        embedding = keras.saving.deserialize_keras_object(config["token_embedding"])
+        return cls(**{**config, "token_embedding": embedding})
+
+    def _table(self):
+        return ops.convert_to_tensor(self.token_embedding.embeddings)
+
+    def _logits(self, states, table, bias):
+        table = ops.cast(table, states.dtype)
+        logits = ops.matmul(states, ops.transpose(table))
+        return ops.cast(logits, "float32") + bias
+
+    def _sweep(self, states, table, bias, labels, weights, gradients):
+        """Nats, hits and, if asked for, the gradients of the weighted log sum exp.
+
+        Chunks are cut along T, so that a batch split over devices stays where it is.
+        """
+        batch, length, _ = states.shape
+        size = max(1, min(length or 16, POSITIONS_IN_A_CHUNK // (batch or 64)))
+        length = ops.shape(states)[1]
+        # One more chunk of zeros, so that the last slice is always whole.
+        inputs = [_pad_time(x, size) for x in (states, labels, weights)]
+
+        def step(index, sums):
+            start = index * size
+            cut = [_slice_time(x, start, size) for x in inputs]
+            nats, correct, *changes = self._chunk(table, bias, *cut, gradients)
+            done = [
+                ops.slice_update(sums[0], (0, start), nats),
+                ops.slice_update(sums[1], (0, start), correct),
+            ]
+            if gradients:
+                done.append(ops.slice_update(sums[2], (0, start, 0), changes[0]))
+                done += [sums[3] + changes[1], sums[4] + changes[2]]
+            return tuple(done)
+
+        sums = (
+            ops.zeros_like(inputs[1], dtype="float32"),
+            ops.zeros_like(inputs[1], dtype="bool"),
+        )
+        if gradients:
+            sums += tuple(
+                ops.zeros_like(x, dtype="float32") for x in (inputs[0], table, bias)
+            )
+        chunks = (length + size - 1) // size
+        nats, correct, *changes = ops.fori_loop(0, chunks, step, sums)
+        if gradients:
+            changes[0] = changes[0][:, :length]
+        return nats[:, :length], correct[:, :length], changes
+
+    def _chunk(self, table, bias, states, labels, weights, gradients):
+        logits = self._logits(states, table, bias)
+        highest = ops.max(logits, axis=-1, keepdims=True)
+        exponentials = ops.exp(logits - highest)
+        total = ops.sum(exponentials, axis=-1, keepdims=True)
+        chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
+        nats = ops.squeeze(highest + ops.log(total) - chosen, -1)
+        correct = ops.squeeze(chosen >= highest, -1)
+        if not gradients:
+            return nats, correct
+        weighted = exponentials * (ops.expand_dims(weights, -1) / total)
+        for_bias = ops.sum(weighted, axis=(0, 1))
+        weighted = ops.cast(weighted, states.dtype)
+        for_states = ops.matmul(weighted, ops.cast(table, states.dtype))
+        for_table = ops.matmul(
+            ops.transpose(ops.reshape(weighted, (-1, self.vocabulary_size))),
+            ops.reshape(states, (-1, ops.shape(states)[-1])),
+        )
+        return (
+            nats,
+            correct,
+            ops.cast(for_states, "float32"),
+            ops.cast(for_table, "float32"),
+            for_bias,
+        )
+
+
+def _pad_time(x, size):
+    """Append `size` zero positions on axis 1."""
+    zeros = ops.zeros_like(x[:, :1])
+    return ops.concatenate([x, ops.repeat(zeros, size, axis=1)], axis=1)
+
+
+def _slice_time(x, start, size):
+    shape = list(ops.shape(x))
+    shape[1] = size
+    return ops.slice(x, [0, start] + [0] * (len(shape) - 2), shape)
