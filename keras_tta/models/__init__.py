@@ -1,0 +1,5 @@
+"""Functional backbones, subclasses of `keras_hub.models.Backbone`."""
+
+from keras_tta.models.tta_backbone import TTABackbone
+
+__all__ = ["TTABackbone"]
