@@ -66,7 +66,10 @@ class TokenPredictionHead(keras.layers.Layer):
         self.transform_dense.build(hidden_shape)
         self.transform_norm.build((*hidden_shape[:-1], self.transform_dense.units))
         self.bias = self.add_weight(
-            name="bias", shape=(self.vocabulary_size,), initializer="zeros"
+            name="bias",
+            shape=(self.vocabulary_size,),
+            initializer="zeros",
+            autocast=False,
         )
         self.built = True
 

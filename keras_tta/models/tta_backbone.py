@@ -27,7 +27,7 @@ class TTABackbone(keras_hub.models.Backbone):
         hidden_dim: D.
         intermediate_dim: width of the feed-forward layers.
         max_sequence_length: longest input, specials included. Defaults to 128.
-        dropout: share dropped in training, everywhere the authors drop. Defaults to 0.1.
+        dropout: share dropped in training, wherever the authors drop. Defaults to 0.1.
         query: `"mask"`, queries start from the mask token's embedding plus position as
             in the authors' code, or `"position"`, from position alone as in the
             paper's figure 2. Defaults to `"mask"`.

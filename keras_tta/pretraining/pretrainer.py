@@ -1,0 +1,223 @@
+"""What all pretraining objectives share: the training graph and its use.
+
+Axes: B batch, T length, D model width, V vocabulary.
+"""
+
+from functools import cached_property
+
+import keras
+from keras import ops
+
+from keras_tta.layers.checks import check_one_of
+from keras_tta.pretraining.metrics import TokenMetrics
+from keras_tta.training import (
+    AdamWeightDecay,
+    WarmupLinearDecay,
+    check_policy,
+    count_steps,
+)
+from keras_tta.training.loaders import with_tuple_batches
+
+
+class Pretrainer(keras.Model):
+    """A functional model whose graph ends where the loss begins.
+
+    An objective names a corruption, a visibility rule and a head; this class does what
+    they have in common. Its graph, from the model's inputs, ends in a dict of `hidden`
+    (B, T, D), `labels` and `weights` (B, T), never in logits (B, T, V): the head's
+    loss consumes them in chunks. What was learned is used through siblings over
+    the same layers, `backbone` and `language_model`.
+
+    Args:
+        backbone: the encoder that is trained.
+        head: the layer that predicts and owns the loss, such as
+            `keras_tta.layers.TokenPredictionHead`.
+        inputs: symbolic inputs of the training graph.
+        targets: dict of the symbolic `hidden`, `labels` and `weights`.
+        special_token_ids: labels that reported figures leave out. The loss keeps them.
+        normalization: `"tokens"`, the loss is the mean over real tokens, or
+            `"positions"`, over all positions, padding included, as in T-TA's code.
+    """
+
+    def __init__(
+        self,
+        backbone,
+        head,
+        inputs,
+        targets,
+        special_token_ids,
+        normalization="tokens",
+        **kwargs,
+    ):
+        check_one_of(self, ("tokens", "positions"), normalization=normalization)
+        super().__init__(inputs=inputs, outputs=targets, **kwargs)
+        self.backbone = backbone
+        self.head = head
+        self.special_token_ids = tuple(int(i) for i in special_token_ids)
+        self.normalization = normalization
+        self._token_metrics = TokenMetrics(self.special_token_ids)
+        self._tracked_metrics = self._token_metrics.all()
+        self._recipe = None
+
+    @cached_property
+    def language_model(self):
+        """The sibling that predicts: backbone inputs to logits, float32 (B, T, V)."""
+        logits = self.head(self.backbone.output)
+        return keras.Model(self.backbone.input, logits, name="language_model")
+
+    def compile(
+        self,
+        optimizer="auto",
+        learning_rate=1e-4,
+        warmup=0.025,
+        total_steps=None,
+        **kwargs,
+    ):
+        """Configure training; without arguments, the official recipe.
+
+        That is AdamW without bias correction, no decay of norms and biases, clipping
+        by the global norm, and a linear warm-up followed by a linear decay to zero.
+        The schedule is as long as the training: `total_steps`, or else what `fit`
+        is told (epochs times steps in an epoch). A second `fit` begins a new schedule.
+
+        Args:
+            optimizer: `"auto"`, or any Keras optimizer; it then brings its own learning
+                rate, and the arguments below do not apply.
+            learning_rate: the schedule's peak. Defaults to 1e-4.
+            warmup: a share of the schedule if below 1, else a number of steps.
+                Defaults to 0.025, the 50,000 of 2,000,000 steps in T-TA's README.
+            total_steps: length of the schedule in steps. Defaults to what `fit` is told.
+            **kwargs: as for `keras.Model.compile`, but no `loss`.
+
+        Raises:
+            ValueError: if the weights are stored in half precision, or a loss is given.
+        """
+        check_policy(self)
+        if kwargs.get("loss") is not None:
+            raise ValueError(
+                f"{type(self).__name__} has its own loss; compile it without `loss`."
+            )
+        self._recipe = None
+        if optimizer == "auto":
+            optimizer = AdamWeightDecay(_UnknownLength())
+            self._recipe = {
+                "learning_rate": learning_rate,
+                "warmup": warmup,
+                "total_steps": total_steps,
+            }
+        super().compile(optimizer=optimizer, **kwargs)
+        if self._recipe and total_steps is not None:
+            self._set_schedule(total_steps)
+
+    def fit(self, x=None, y=None, batch_size=None, epochs=1, **kwargs):
+        """Train on token batches, as `keras.Model.fit`.
+
+        Args:
+            x: batches of the model's inputs as NumPy arrays, a `tf.data.Dataset`, a Grain
+                dataset, a `keras.utils.PyDataset` or a torch `DataLoader`.
+            y: not used: the objective makes its own labels.
+            batch_size, epochs, **kwargs: as for `keras.Model.fit`.
+
+        Raises:
+            ValueError: if the length of the schedule is known neither from the data nor
+                from `steps_per_epoch` nor from `compile(total_steps=...)`.
+        """
+        x = with_tuple_batches(x)
+        if "validation_data" in kwargs:
+            kwargs["validation_data"] = with_tuple_batches(kwargs["validation_data"])
+        if self._recipe and self._recipe["total_steps"] is None:
+            steps = count_steps(
+                x,
+                batch_size,
+                kwargs.get("steps_per_epoch"),
+                kwargs.get("validation_split") or 0.0,
+            )
+            if steps is None:
+                raise ValueError(_UnknownLength.message)
+            # Steps made before this call belong to its schedule only if `fit` is told
+            # so, by `initial_epoch`.
+            made = int(self.optimizer.iterations)
+            start = max(0, made - kwargs.get("initial_epoch", 0) * steps)
+            self._set_schedule(steps * epochs, start)
+        return super().fit(x, y, batch_size=batch_size, epochs=epochs, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        return super().evaluate(with_tuple_batches(x), *args, **kwargs)
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        if y is not None:
+            raise ValueError(
+                f"{type(self).__name__} makes its own labels; give it the inputs alone, "
+                "without `y`."
+            )
+        labels = y_pred["labels"]
+        weights = ops.cast(y_pred["weights"], "float32")
+        if sample_weight is not None:
+            sample_weight = ops.cast(sample_weight, "float32")
+            if len(sample_weight.shape) == 1:
+                sample_weight = ops.expand_dims(sample_weight, 1)
+            weights = weights * sample_weight
+        total, nats, correct = self.head.loss(
+            y_pred["hidden"], labels, weights, training=training
+        )
+        self._token_metrics.update(nats, correct, labels, weights)
+        if self.normalization == "positions":
+            return total / ops.cast(ops.size(labels), "float32")
+        return total / ops.maximum(ops.sum(weights), 1e-6)
+
+    def get_compile_config(self):
+        if not self.compiled:
+            return None
+        recipe = self._recipe or {"optimizer": self.optimizer}
+        return keras.saving.serialize_keras_object(recipe)
+
+    def compile_from_config(self, config):
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "special_token_ids": self.special_token_ids,
+            "normalization": self.normalization,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        backbone = keras.saving.deserialize_keras_object(config["backbone"])
+        return cls(**{**config, "backbone": backbone})
+
+    def _set_schedule(self, total_steps, start_step=0):
+        warmup = self._recipe["warmup"]
+        warmup = round(warmup * total_steps) if warmup < 1 else int(warmup)
+        schedule = WarmupLinearDecay(
+            self._recipe["learning_rate"],
+            min(warmup, total_steps),
+            total_steps,
+            start_step=start_step,
+        )
+        current = self.optimizer._learning_rate
+        if current.get_config() != schedule.get_config():
+            self.optimizer.learning_rate = schedule
+            # A compiled step holds the old schedule's numbers.
+            self.train_function = None
+
+
+@keras.saving.register_keras_serializable(package="keras_tta")
+class _UnknownLength(keras.optimizers.schedules.LearningRateSchedule):
+    """Stands where a schedule will be once the length of the training is known."""
+
+    message = (
+        "The learning-rate schedule must know how long the training is, and neither the "
+        "data nor the arguments say it. Give `fit` `steps_per_epoch=...`, or `compile` "
+        "`total_steps=...`, or `compile` an optimizer of your own."
+    )
+
+    def __call__(self, step):
+        raise ValueError(self.message)
+
+    def get_config(self):
+        return {}
