@@ -1,0 +1,36 @@
+"""Text in, batches of token ids out."""
+
+from keras_tta.data.batches import TokenBatches
+from keras_tta.data.corpus import (
+    CorpusError,
+    CorpusReport,
+    iterate_sentences,
+    read_documents,
+)
+from keras_tta.data.demo_corpus import python_documentation
+from keras_tta.data.sentences import split_sentences
+from keras_tta.data.sequences import (
+    TokenSequences,
+    is_held_out,
+    split_documents,
+    unigram_nats_per_token,
+)
+from keras_tta.data.tokenizer_training import train_wordpiece
+from keras_tta.data.tokenizers import SPECIAL_TOKENS, TTATokenizer
+
+__all__ = [
+    "SPECIAL_TOKENS",
+    "CorpusError",
+    "CorpusReport",
+    "TTATokenizer",
+    "TokenBatches",
+    "TokenSequences",
+    "is_held_out",
+    "iterate_sentences",
+    "python_documentation",
+    "read_documents",
+    "split_documents",
+    "split_sentences",
+    "train_wordpiece",
+    "unigram_nats_per_token",
+]

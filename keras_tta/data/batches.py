@@ -1,0 +1,276 @@
+"""Batches of token ids: every batch a pure function of (seed, epoch, index)."""
+
+from collections.abc import Iterable, Sequence
+
+import keras
+import numpy as np
+
+from keras_tta.data.sequences import TokenSequences
+
+REMAINDERS = ("pad", "keep", "drop")
+
+
+class TokenBatches(keras.utils.PyDataset):
+    """Padded batches for `keras.Model.fit`, on any backend.
+
+    Row by row: [SOS], the tokens of a sequence, [EOS], then padding on the right. A
+    sequence too long for a row is cut into consecutive rows of its own; nothing is
+    truncated. Batch `index` of `epoch` depends on nothing else but the seed, so
+    training continues where it stopped from one integer, `first_step`. Pass
+    `fit(..., shuffle=False)`: else Keras shuffles the batches once more, with random
+    numbers of its own.
+
+    Every batch is `({"token_ids": int32 (B, T), "padding_mask": bool (B, T)},)`.
+
+    Args:
+        sequences: a `TokenSequences`, or lists of token ids without special tokens.
+        batch_size: int, rows of `sequence_length` tokens in a batch, all processes
+            together.
+        sequence_length: int, T, special tokens included.
+        bucket_lengths: row widths below `sequence_length`, such as `(32, 64)`. Rows
+            are grouped by the narrowest width that holds them, and a batch of narrow
+            rows has more of them, for about the same number of tokens. Each width is
+            a shape that XLA compiles. Defaults to none.
+        seed: int.
+        shuffle: bool, whether the order changes from epoch to epoch. Defaults to
+            `True`; pass `False` for validation data.
+        remainder: what becomes of the last batch: `"pad"` fills it with rows of
+            padding, so that all batches have one shape; `"keep"` leaves it smaller;
+            `"drop"` leaves its rows out, others in every epoch, and counts them in
+            `dropped_rows`.
+        first_step: int, the number of batches already taken: `fit` goes on there.
+        process_index: int, which share of every batch this process gets.
+        process_count: int, the number of processes. Together the shares are the batch
+            that one process would have got.
+        start_token_id: int or `None` for none.
+        end_token_id: int or `None` for none.
+        pad_token_id: int.
+        **kwargs: `workers` and other arguments of `keras.utils.PyDataset`.
+
+    Attributes:
+        rows: int, rows in an epoch.
+        cut_sequences: int, sequences that needed more than one row.
+        empty_sequences: int, sequences without tokens, which get no row.
+        dropped_rows: int, rows left out of each epoch.
+        padding_share: float, padding tokens among all tokens of an epoch.
+
+    ```python
+    from keras_tta.data import TokenBatches
+
+    batches = TokenBatches(
+        [[7, 8, 9], [10]], batch_size=2, sequence_length=6, shuffle=False
+    )
+    (batch,) = batches[0]
+    assert batch["token_ids"].tolist() == [[3, 7, 8, 9, 1, 0], [3, 10, 1, 0, 0, 0]]
+    assert batch["padding_mask"].sum(axis=1).tolist() == [5, 3]
+    ```
+    """
+
+    def __init__(
+        self,
+        sequences: TokenSequences | Iterable[Sequence[int]],
+        batch_size: int,
+        sequence_length: int,
+        bucket_lengths: Sequence[int] = (),
+        seed: int = 0,
+        shuffle: bool = True,
+        remainder: str = "pad",
+        first_step: int = 0,
+        process_index: int = 0,
+        process_count: int = 1,
+        start_token_id: int | None = 3,
+        end_token_id: int | None = 1,
+        pad_token_id: int = 0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not isinstance(sequences, TokenSequences):
+            sequences = TokenSequences.from_lists(sequences)
+        specials = (start_token_id is not None) + (end_token_id is not None)
+        if sequence_length <= specials:
+            raise ValueError(
+                f"`sequence_length` must exceed {specials}, the number of special "
+                f"tokens in a row. Received: sequence_length={sequence_length}"
+            )
+        if batch_size < 1 or batch_size % process_count:
+            raise ValueError(
+                "`batch_size` counts the rows of all processes: it must be a positive "
+                f"multiple of process_count={process_count}. Received: "
+                f"batch_size={batch_size}"
+            )
+        if not 0 <= process_index < process_count:
+            raise ValueError(
+                "`process_index` must lie in [0, process_count). Received: "
+                f"process_index={process_index}, process_count={process_count}"
+            )
+        if remainder not in REMAINDERS:
+            raise ValueError(
+                f"`remainder` must be one of {REMAINDERS}. Received: {remainder!r}"
+            )
+        self.sequences = sequences
+        self.batch_size = batch_size
+        self.sequence_length = sequence_length
+        self.widths = (*_check_buckets(bucket_lengths, sequence_length, specials),)
+        self.seed = seed
+        self.shuffle = shuffle
+        self.remainder = remainder
+        self.first_step = first_step
+        self.process_index = process_index
+        self.process_count = process_count
+        self.start_token_id = start_token_id
+        self.end_token_id = end_token_id
+        self.pad_token_id = pad_token_id
+        self.epoch = 0
+        self._read = set()
+
+        self._starts, self._lengths = cut_rows(sequences, sequence_length - specials)
+        self.rows = len(self._starts)
+        lengths = sequences.lengths
+        self.cut_sequences = int((lengths > sequence_length - specials).sum())
+        self.empty_sequences = int((lengths == 0).sum())
+        self._plan_buckets(self._lengths + specials)
+        self._order = None, None
+
+    def _plan_buckets(self, row_lengths):
+        bucket_of_row = np.searchsorted(self.widths, row_lengths)
+        self._buckets = []
+        slots = kept_rows = self._batches_per_epoch = 0
+        for number, width in enumerate(self.widths):
+            rows = np.flatnonzero(bucket_of_row == number)
+            share = self.batch_size // self.process_count
+            size = share * self.sequence_length // width * self.process_count
+            batches = len(rows) // size
+            if len(rows) % size and self.remainder != "drop":
+                batches += 1
+            kept = min(len(rows), batches * size)
+            kept_rows += kept
+            slots += width * (kept if self.remainder == "keep" else batches * size)
+            self._batches_per_epoch += batches
+            self._buckets.append((width, size, rows, batches))
+        self.dropped_rows = self.rows - kept_rows
+        if not self._batches_per_epoch:
+            raise ValueError(
+                f"There is no batch in {len(self.sequences)} sequences, "
+                f"{self.empty_sequences} of them empty, which make {self.rows} rows, "
+                f"with batch_size={self.batch_size} and remainder={self.remainder!r}."
+            )
+        real = row_lengths.sum() * (kept_rows / self.rows)
+        self.padding_share = float(1 - real / slots)
+
+    def __len__(self):
+        return self._batches_per_epoch
+
+    @property
+    def num_batches(self):
+        return len(self)
+
+    # Keras begins and ends epochs that train nothing (to build a model) and reads ahead
+    # into epochs that it then starts anew. An epoch is over when every batch of it
+    # was read, and is counted once, by whatever comes next.
+    def on_epoch_begin(self):
+        if len(self._read) == len(self):
+            self._read = set()
+
+    def on_epoch_end(self):
+        if len(self._read) == len(self):
+            self._read = set()
+            self.epoch += 1
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(f"Batch {index} of {len(self)}.")
+        self.on_epoch_end()
+        self._read.add(index)
+        return self.batch(self.first_step + self.epoch * len(self) + index)
+
+    def batch(self, step: int) -> tuple[dict[str, np.ndarray]]:
+        """The batch of training step `step`, which counts through all epochs."""
+        epoch, index = divmod(step, len(self))
+        width, rows, size = self._rows(epoch, index)
+        token_ids, padding_mask = self._pad(rows, width)
+        missing = size - len(rows) if self.remainder == "pad" else 0
+        token_ids = np.pad(
+            token_ids, ((0, missing), (0, 0)), constant_values=self.pad_token_id
+        )
+        padding_mask = np.pad(padding_mask, ((0, missing), (0, 0)))
+        share = slice(self.process_index, None, self.process_count)
+        return ({"token_ids": token_ids[share], "padding_mask": padding_mask[share]},)
+
+    def _rows(self, epoch, index):
+        epoch = epoch if self.shuffle else 0
+        # One assignment, for several threads may be at work on different epochs.
+        cached_epoch, order = self._order
+        if cached_epoch != epoch:
+            order = self._make_order(epoch)
+            self._order = epoch, order
+        rows, batch_order = order
+        bucket, start = batch_order[index]
+        width, size, _, _ = self._buckets[bucket]
+        return width, rows[bucket][start : start + size], size
+
+    def _make_order(self, epoch):
+        """Rows in order in every bucket, and (bucket, first row) of every batch."""
+        rows, batches = [], []
+        for number, (_, size, bucket_rows, count) in enumerate(self._buckets):
+            if self.shuffle:
+                order = random_order(len(bucket_rows), self.seed, epoch, number)
+                bucket_rows = bucket_rows[order]
+            rows.append(bucket_rows)
+            batches.extend((number, start * size) for start in range(count))
+        if self.shuffle:
+            order = random_order(len(batches), self.seed, epoch, len(self.widths))
+            batches = [batches[i] for i in order]
+        return rows, batches
+
+    def _pad(self, rows, width):
+        starts, lengths = self._starts[rows, None], self._lengths[rows, None]
+        first = self.start_token_id is not None
+        position = np.arange(width) - first
+        inside = (position >= 0) & (position < lengths)
+        token_ids = np.full(inside.shape, self.pad_token_id, np.int32)
+        token_ids[inside] = self.sequences.tokens.take((starts + position)[inside])
+        if first:
+            token_ids[:, 0] = self.start_token_id
+        if self.end_token_id is not None:
+            np.put_along_axis(token_ids, lengths + first, self.end_token_id, axis=1)
+            lengths = lengths + 1
+        return token_ids, position < lengths
+
+
+def cut_rows(sequences: TokenSequences, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and lengths of consecutive pieces of at most `size` tokens, no overlap."""
+    lengths = sequences.lengths
+    pieces = -(-lengths // size)
+    sequence = np.repeat(np.arange(len(lengths)), pieces)
+    piece = np.arange(len(sequence)) - (np.cumsum(pieces) - pieces)[sequence]
+    starts = sequences.offsets[sequence] + piece * size
+    return starts, np.minimum(size, sequences.offsets[sequence + 1] - starts)
+
+
+def random_order(count: int, seed: int, epoch: int, purpose: int) -> np.ndarray:
+    """A permutation of `range(count)` that depends on its arguments alone.
+
+    Rows are sorted by a 64-bit hash (SplitMix64; Steele et al., 2014) of the arguments
+    and the row's number: no library's random numbers, which may change with a version.
+    """
+    state = np.zeros(1, np.uint64)
+    for value in (seed, epoch, purpose):
+        state = _mix(state ^ np.uint64(value % 2**64))
+    return np.argsort(_mix(state ^ np.arange(count, dtype=np.uint64)), kind="stable")
+
+
+def _mix(x):
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _check_buckets(bucket_lengths, sequence_length, specials):
+    widths = sorted({*bucket_lengths, sequence_length})
+    if widths[0] <= specials or widths[-1] != sequence_length:
+        raise ValueError(
+            f"`bucket_lengths` must lie between {specials} and sequence_length="
+            f"{sequence_length}. Received: bucket_lengths={tuple(bucket_lengths)}"
+        )
+    return widths
