@@ -42,13 +42,13 @@ def run_backend(backend, arguments):
         text=True,
         errors="replace",
     )
-    line = ""
+    counts = Counter()
     for line in process.stdout:
         print(f"{backend:>10} | {line}", end="", flush=True)
-    # The last line is pytest's summary: "3 failed, 120 passed, 2 skipped in 61.05s".
-    counts = Counter()
-    for number, outcome in re.findall(r"(\d+) ([a-z]+)", line):
-        counts[outcome] += int(number)
+        # Pytest closes with "3 failed, 120 passed, 2 skipped in 61.05s".
+        if re.search(r" in \d+\.\d+s", line):
+            outcomes = re.findall(r"(\d+) ([a-z]+)", line)
+            counts = Counter({outcome: int(number) for number, outcome in outcomes})
     return process.wait(), counts, time.monotonic() - start
 
 

@@ -19,18 +19,14 @@ BACKEND_LIBRARIES = {
 OPTIONAL_LIBRARIES = {"datasketch", "grain", "jiwer", "zstandard"}
 
 IMPORT_EVERYTHING = """
-import importlib, importlib.abc, pkgutil, socket, sys
-
-class Absent(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in sys.argv[1:]:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+import importlib, pkgutil, socket, sys
 
 def connect(self, address):
     raise PermissionError(f"connected to {address} at import")
 
-sys.meta_path.insert(0, Absent())
 socket.socket.connect = connect
+# The import system takes `None` for a library that is not installed.
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
 
 import keras_tta
 modules = list(pkgutil.walk_packages(keras_tta.__path__, "keras_tta."))
