@@ -1,0 +1,22 @@
+"""What a training run needs besides a model and data, for any `keras.Model`."""
+
+from keras_tta.training.budget import WallClockBudget
+from keras_tta.training.metrics_csv import MetricsCSV, read_metrics
+from keras_tta.training.optimizers import AdamWeightDecay
+from keras_tta.training.plots import plot_curves
+from keras_tta.training.policies import check_policy
+from keras_tta.training.progress import Progress
+from keras_tta.training.schedules import WarmupLinearDecay
+from keras_tta.training.steps import count_steps
+
+__all__ = [
+    "AdamWeightDecay",
+    "MetricsCSV",
+    "Progress",
+    "WallClockBudget",
+    "WarmupLinearDecay",
+    "check_policy",
+    "count_steps",
+    "plot_curves",
+    "read_metrics",
+]
