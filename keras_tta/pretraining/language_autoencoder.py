@@ -70,8 +70,8 @@ class LanguageAutoencoder(Pretrainer):
     ):
         if not backbone.visibility.hides_self:
             raise ValueError(
-                "Language autoencoding needs a visibility rule that hides self, such as "
-                "`NotSelf()`: otherwise every token is simply copied. "
+                "Language autoencoding needs a visibility rule that hides self, such "
+                "as `NotSelf()`: otherwise every token is simply copied. "
                 f"Received: visibility={backbone.visibility!r}"
             )
         head = TokenPredictionHead(

@@ -86,7 +86,7 @@ class Pretrainer(keras.Model):
             learning_rate: the schedule's peak. Defaults to 1e-4.
             warmup: a share of the schedule if below 1, else a number of steps.
                 Defaults to 0.025, the 50,000 of 2,000,000 steps in T-TA's README.
-            total_steps: length of the schedule in steps. Defaults to what `fit` is told.
+            total_steps: steps of the schedule. Defaults to what `fit` is told.
             **kwargs: as for `keras.Model.compile`, but no `loss`.
 
         Raises:
@@ -113,7 +113,7 @@ class Pretrainer(keras.Model):
         """Train on token batches, as `keras.Model.fit`.
 
         Args:
-            x: batches of the model's inputs as NumPy arrays, a `tf.data.Dataset`, a Grain
+            x: batches of the model's inputs: NumPy arrays, a `tf.data.Dataset`, a Grain
                 dataset, a `keras.utils.PyDataset` or a torch `DataLoader`.
             y: not used: the objective makes its own labels.
             batch_size, epochs, **kwargs: as for `keras.Model.fit`.
@@ -123,6 +123,10 @@ class Pretrainer(keras.Model):
                 from `steps_per_epoch` nor from `compile(total_steps=...)`.
         """
         x = with_tuple_batches(x)
+        if not isinstance(x, dict):
+            # Data sets have their own order, which Keras would draw anew from Python's
+            # global random numbers.
+            kwargs.setdefault("shuffle", False)
         if "validation_data" in kwargs:
             kwargs["validation_data"] = with_tuple_batches(kwargs["validation_data"])
         if self._recipe and self._recipe["total_steps"] is None:
@@ -144,13 +148,18 @@ class Pretrainer(keras.Model):
     def evaluate(self, x=None, *args, **kwargs):
         return super().evaluate(with_tuple_batches(x), *args, **kwargs)
 
+    def make_train_function(self, force=False):
+        if isinstance(self.optimizer._learning_rate, _UnknownLength):
+            raise ValueError(_UnknownLength.message)
+        return super().make_train_function(force)
+
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
         if y is not None:
             raise ValueError(
-                f"{type(self).__name__} makes its own labels; give it the inputs alone, "
-                "without `y`."
+                f"{type(self).__name__} makes its own labels; give it the inputs "
+                "alone, without `y`."
             )
         labels = y_pred["labels"]
         weights = ops.cast(y_pred["weights"], "float32")
@@ -208,16 +217,16 @@ class Pretrainer(keras.Model):
 
 @keras.saving.register_keras_serializable(package="keras_tta")
 class _UnknownLength(keras.optimizers.schedules.LearningRateSchedule):
-    """Stands where a schedule will be once the length of the training is known."""
+    """Stands where the schedule will be once the length of the training is known."""
 
     message = (
-        "The learning-rate schedule must know how long the training is, and neither the "
-        "data nor the arguments say it. Give `fit` `steps_per_epoch=...`, or `compile` "
-        "`total_steps=...`, or `compile` an optimizer of your own."
+        "The learning-rate schedule must know how long the training is, and neither "
+        "the data nor the arguments say it. Give `fit` `steps_per_epoch=...`, or "
+        "`compile` `total_steps=...`, or `compile` an optimizer of your own."
     )
 
     def __call__(self, step):
-        raise ValueError(self.message)
+        return 0.0
 
     def get_config(self):
         return {}
