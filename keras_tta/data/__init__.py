@@ -15,14 +15,24 @@ from keras_tta.data.sequences import (
     split_documents,
     unigram_nats_per_token,
 )
-from keras_tta.data.tokenizer_training import train_wordpiece
+from keras_tta.data.subword_tokenizers import (
+    TTABytePairTokenizer,
+    TTAUnigramTokenizer,
+)
+from keras_tta.data.tokenizer_training import (
+    train_byte_pair,
+    train_unigram,
+    train_wordpiece,
+)
 from keras_tta.data.tokenizers import SPECIAL_TOKENS, TTATokenizer
 
 __all__ = [
     "SPECIAL_TOKENS",
     "CorpusError",
     "CorpusReport",
+    "TTABytePairTokenizer",
     "TTATokenizer",
+    "TTAUnigramTokenizer",
     "TokenBatches",
     "TokenSequences",
     "is_held_out",
@@ -31,6 +41,8 @@ __all__ = [
     "read_documents",
     "split_documents",
     "split_sentences",
+    "train_byte_pair",
+    "train_unigram",
     "train_wordpiece",
     "unigram_nats_per_token",
 ]

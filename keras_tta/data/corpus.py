@@ -1,18 +1,17 @@
 """Corpora: files in, documents (lists of sentences) out."""
 
 import glob
-import gzip
 import io
 import os
 import re
-import sys
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from keras_tta.data.compression import DamagedFile, open_bytes
+
 BAD_BYTE = re.compile("[\udc80-\udcff]")
-PEEK_BYTES = 8192
+PEEK_BYTES = 1 << 16
 
 Document = list[str]
 
@@ -25,22 +24,24 @@ class CorpusError(ValueError):
 class CorpusReport:
     """What went into a corpus and what came out of it.
 
-    `read_documents` fills it while it reads. `bytes` counts decompressed bytes,
-    `lines` every line, blank ones included, so that
-    `lines == sentences + blank_lines + sum(dropped.values())`. `repaired` counts
-    characters mended in lines that were kept, by reason.
+    `read_documents` fills it while it reads. `bytes` counts decompressed bytes.
+    `lines` counts every line, so that
+    `lines == text_lines + blank_lines + dropped.total()`; with one sentence a line,
+    `text_lines == sentences`. `repaired` counts what was mended in lines that were
+    kept, by reason.
 
     ```python
     from keras_tta.data import CorpusReport
 
-    report = CorpusReport(files=2, lines=7, sentences=4, blank_lines=3)
-    assert report.lines == report.sentences + report.blank_lines
+    report = CorpusReport(files=2, bytes=90, documents=2, sentences=4)
+    assert str(report) == "2 files, 90 bytes, 2 documents, 4 sentences"
     ```
     """
 
     files: int = 0
     bytes: int = 0
     lines: int = 0
+    text_lines: int = 0
     blank_lines: int = 0
     sentences: int = 0
     documents: int = 0
@@ -62,6 +63,7 @@ class CorpusReport:
 def read_documents(
     paths: str | os.PathLike | Iterable[str | os.PathLike],
     errors: str = "replace",
+    splitter: Callable[[str], list[str]] | None = None,
     max_sentences: int | None = None,
     report: CorpusReport | None = None,
 ) -> Iterator[Document]:
@@ -78,6 +80,9 @@ def read_documents(
             order, each file once.
         errors: what to do with bytes that are not UTF-8: `"replace"` each with
             U+FFFD and count it, `"drop"` the line and count it, or `"raise"`.
+        splitter: for free text, a function from the text of a document (or the part of
+            one between blank lines) to its sentences, such as `split_sentences`. `None`
+            takes every line for a sentence.
         max_sentences: documents longer than this are cut into several; `None`
             leaves them whole.
         report: a `CorpusReport` to fill.
@@ -112,7 +117,7 @@ def read_documents(
         )
     files = find_files(paths)
     report = CorpusReport() if report is None else report
-    return _read_files(files, errors, max_sentences, report)
+    return _read_files(files, errors, splitter, max_sentences, report)
 
 
 def find_files(
@@ -150,30 +155,39 @@ def iterate_sentences(documents: Iterable[str | Document]) -> Iterator[str]:
             yield from document
 
 
-def _read_files(files, errors, max_sentences, report):
+def _read_files(files, errors, splitter, max_sentences, report):
     for path in files:
         report.files += 1
-        document = []
-        for sentence in _read_lines(path, errors, report):
-            if sentence:
-                document.append(sentence)
-            if document and (not sentence or len(document) == max_sentences):
+        for lines in _read_blocks(path, errors, report):
+            sentences = splitter("\n".join(lines)) if splitter else lines
+            size = max_sentences or len(sentences) or 1
+            for start in range(0, len(sentences), size):
+                document = sentences[start : start + size]
                 report.documents += 1
+                report.sentences += len(document)
                 yield document
-                document = []
-        if document:
-            report.documents += 1
-            yield document
+
+
+def _read_blocks(path, errors, report):
+    """Yield the runs of text lines between blank lines."""
+    block = []
+    for line in _read_lines(path, errors, report):
+        if line:
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
 
 
 def _read_lines(path, errors, report):
     """Yield the stripped lines of one file, "" for a blank line."""
     number = 0
     try:
-        with _open_bytes(path) as raw:
-            counted = _CountedReader(raw, report)
-            buffered = io.BufferedReader(counted, buffer_size=1 << 16)
-            _refuse_binary(path, buffered.peek(PEEK_BYTES)[:PEEK_BYTES])
+        with open_bytes(path) as raw:
+            buffered = io.BufferedReader(_CountedReader(raw, report), PEEK_BYTES)
+            _refuse_binary(path, buffered.peek(PEEK_BYTES))
             lines = io.TextIOWrapper(
                 buffered, encoding="utf-8-sig", errors="surrogateescape"
             )
@@ -184,11 +198,11 @@ def _read_lines(path, errors, report):
                     continue
                 line = line.strip()
                 if line:
-                    report.sentences += 1
+                    report.text_lines += 1
                 else:
                     report.blank_lines += 1
                 yield line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except DamagedFile as error:
         raise CorpusError(
             f"{path}:{number + 1}: the compressed file is damaged or cut short "
             f"({error}). Compress it anew, or leave it out."
@@ -219,14 +233,6 @@ def _mend(line, path, number, errors, report):
     return BAD_BYTE.sub("\ufffd", line)
 
 
-def _open_bytes(path):
-    if path == "-":
-        return open(sys.stdin.fileno(), "rb", closefd=False)
-    if path.endswith(".gz"):
-        return gzip.open(path, "rb")
-    return open(path, "rb")
-
-
 def _refuse_binary(path, head):
     for marks, name in (
         ((b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-32"),
@@ -251,12 +257,15 @@ class _CountedReader(io.RawIOBase):
     def __init__(self, raw, report):
         self._raw = raw
         self._report = report
+        self._rest = b""
 
     def readable(self):
         return True
 
     def readinto(self, buffer):
-        data = self._raw.read(len(buffer))
+        data = self._rest or self._raw.read(len(buffer))
+        self._rest = data[len(buffer) :]
+        data = data[: len(buffer)]
         buffer[: len(data)] = data
         self._report.bytes += len(data)
         return len(data)

@@ -7,16 +7,25 @@ ABBREVIATIONS = frozenset(
     "dept gen col sgt capt lt rev hon gov sen rep approx jan feb mar apr jun jul aug "
     "sep sept oct nov dec".split()
 )
-# A sentence ends in . ! ? … and closing quotes or brackets, before white space.
-BOUNDARY = re.compile(r"([.!?…]+)([\"'”’)\]]*)\s+(?=[\"'“‘(\[]*\w)")
+CJK = "\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
+CLOSING = "\"'”’)\\]」』）】》〉"
+# A Chinese or Japanese stop ends a sentence by itself; other stops (Arabic's and
+# Devanagari's among them) end one before white space, unless lower case follows.
+BOUNDARY = re.compile(
+    rf"(?P<wide>[。！？｡]+[{CLOSING}]*)\s*"
+    rf"|(?P<stop>[.!?…؟۔।॥]+)(?P<closing>[{CLOSING}]*)\s+"
+)
+LINE_BREAK = re.compile(rf"(?<=[{CJK}])[^\S\n]*\n\s*(?=[{CJK}])")
+OPENING = "\"'“‘(["
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split English prose into sentences.
+    """Split English, Chinese or Japanese prose into sentences.
 
-    A full stop after a known abbreviation or an initial does not end a sentence, nor
-    does one before a lower-case letter. White space inside a sentence, line ends
-    included, becomes one space.
+    A full stop after a known English abbreviation or an initial does not end a
+    sentence, nor does one before a lower-case letter; the wide stops 。！？ end one
+    always, with the quotation marks that close after them. White space inside a
+    sentence, line ends included, becomes one space, or none between Chinese characters.
 
     ```python
     from keras_tta.data import split_sentences
@@ -27,13 +36,14 @@ def split_sentences(text: str) -> list[str]:
         '"Well?" he asked.',
         "Yes!",
     ]
+    assert split_sentences("他说：“你好！”我走了。") == ["他说：“你好！”", "我走了。"]
     ```
     """
-    text = " ".join(text.split())
+    text = " ".join(LINE_BREAK.sub("", text).split())
     sentences, start = [], 0
     for match in BOUNDARY.finditer(text):
         if _ends_sentence(text, match):
-            sentences.append(text[start : match.end(2)])
+            sentences.append(text[start : match.end()].rstrip())
             start = match.end()
     if start < len(text):
         sentences.append(text[start:])
@@ -41,15 +51,14 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends_sentence(text, match):
-    following = text[match.end() :].lstrip("\"'“‘([")[:1]
-    if following.islower():
-        return False
-    if match[1] != "." or match[2]:
+    if match["wide"]:
         return True
-    word = (
-        text[: match.start()].rsplit(None, 1)[-1].lstrip("\"'“‘([")
-        if match.start()
-        else ""
-    )
+    following = text[match.end() : match.end() + 8].lstrip(OPENING)[:1]
+    if following.islower() or not following:
+        return not following
+    if match["stop"] != "." or match["closing"]:
+        return True
+    words = text[max(0, match.start() - 80) : match.start()].split()
+    word = words[-1].lstrip(OPENING) if words else ""
     is_initial = len(word) == 1 and word.isalpha() and word.isupper() and word != "I"
     return not is_initial and word.lower() not in ABBREVIATIONS

@@ -1,12 +1,20 @@
 """Tokenizers trained from a corpus in one call."""
 
+import io
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tokenizers.trainers import WordPieceTrainer
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from keras_tta.data.corpus import Document, iterate_sentences
+from keras_tta.data.subword_tokenizers import (
+    TTABytePairTokenizer,
+    TTAUnigramTokenizer,
+    byte_pair,
+)
 from keras_tta.data.tokenizers import SPECIAL_TOKENS, TTATokenizer, wordpiece
 
 CHUNK_SENTENCES = 1000
@@ -92,6 +100,97 @@ def train_wordpiece(
     trained.train_from_iterator(sentences, trainer)
     vocabulary = trained.get_vocab(with_added_tokens=False)
     return TTATokenizer(sorted(vocabulary, key=vocabulary.get), **options)
+
+
+def train_byte_pair(
+    documents: Iterable[str | Document],
+    vocabulary_size: int,
+    lowercase: bool = False,
+    reserved_tokens: Sequence[str] = (),
+    min_frequency: int = 2,
+) -> TTABytePairTokenizer:
+    """Train a byte-level BPE tokenizer; the same text gives the same tokenizer.
+
+    The vocabulary begins with `SPECIAL_TOKENS` and `reserved_tokens`, then holds the
+    256 bytes, then the merges in their order. Arguments are those of
+    `train_wordpiece`.
+
+    Raises:
+        ValueError: there is no text, or `vocabulary_size` has no room for the special
+            tokens and the bytes.
+    """
+    specials = [*SPECIAL_TOKENS, *reserved_tokens]
+    if vocabulary_size < len(specials) + 256:
+        raise ValueError(
+            f"`vocabulary_size` must be at least {len(specials) + 256}: "
+            f"{len(specials)} special and reserved tokens and 256 bytes. Received: "
+            f"vocabulary_size={vocabulary_size}"
+        )
+    trained = byte_pair(lowercase=lowercase)
+    trainer = BpeTrainer(
+        vocab_size=vocabulary_size,
+        min_frequency=min_frequency,
+        special_tokens=specials,
+        initial_alphabet=sorted(ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    trained.train_from_iterator(_some_text(documents), trainer)
+    model = json.loads(trained.to_str())["model"]
+    return TTABytePairTokenizer(model["vocab"], model["merges"], lowercase=lowercase)
+
+
+def train_unigram(
+    documents: Iterable[str | Document],
+    vocabulary_size: int,
+    lowercase: bool = True,
+    reserved_tokens: Sequence[str] = (),
+    character_coverage: float = 0.9995,
+) -> TTAUnigramTokenizer:
+    """Train a Unigram tokenizer; the same text gives the same tokenizer.
+
+    The vocabulary begins with `SPECIAL_TOKENS` and `reserved_tokens`, then holds the
+    pieces, the most probable first. Arguments are those of `train_wordpiece`.
+
+    Raises:
+        ValueError: there is no text, or `vocabulary_size` has no room for the special
+            tokens and the characters.
+    """
+    import sentencepiece
+
+    names = {"pad": 0, "eos": 1, "unk": 2, "bos": 3}
+    pieces = {f"{name}_piece": SPECIAL_TOKENS[i] for name, i in names.items()}
+    proto = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_some_text(documents),
+            model_writer=proto,
+            model_type="unigram",
+            vocab_size=vocabulary_size,
+            hard_vocab_limit=False,
+            character_coverage=character_coverage,
+            normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+            control_symbols=[*SPECIAL_TOKENS[4:], *reserved_tokens],
+            **{f"{name}_id": i for name, i in names.items()},
+            **pieces,
+            # Its default drops longer sentences.
+            max_sentence_length=2**30,
+            # Sums of probabilities depend on the number of threads.
+            num_threads=4,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"SentencePiece cannot train {vocabulary_size} pieces on this text: {error}"
+        ) from error
+    return TTAUnigramTokenizer(proto.getvalue())
+
+
+def _some_text(documents):
+    sentences = (s for s in iterate_sentences(documents) if s and not s.isspace())
+    first = next(sentences, None)
+    if first is None:
+        raise ValueError("There is no text to train a tokenizer on.")
+    return itertools.chain([first], sentences)
 
 
 def _alphabet(trained, sentences, coverage):

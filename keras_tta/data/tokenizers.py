@@ -7,12 +7,14 @@ import keras_hub
 import numpy as np
 import tokenizers
 
+from keras_tta.data.tokenizer_doors import TokenizerDoors
+
 SPECIAL_TOKENS = ("[PAD]", "[EOS]", "[UNK]", "[SOS]", "[MASK]", "[CLS]", "[SEP]")
 MAX_CHARACTERS_PER_WORD = 100
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
-class TTATokenizer(keras_hub.tokenizers.WordPieceTokenizer):
+class TTATokenizer(TokenizerDoors, keras_hub.tokenizers.WordPieceTokenizer):
     """A WordPiece tokenizer: KerasHub outside, Hugging Face `tokenizers` inside.
 
     Text is normalised and split as in BERT (Devlin et al., 2019, appendix A.2):
@@ -64,12 +66,7 @@ class TTATokenizer(keras_hub.tokenizers.WordPieceTokenizer):
         special_tokens_in_strings=False,
         **kwargs,
     ):
-        self._add_special_token("[PAD]", "pad_token")
-        self._add_special_token(start_token, "start_token")
-        self._add_special_token(end_token, "end_token")
-        self._add_special_token("[MASK]", "mask_token")
-        self._add_special_token("[CLS]", "cls_token")
-        self._add_special_token("[SEP]", "sep_token")
+        self._name_special_tokens(start_token, end_token)
         super().__init__(
             vocabulary=vocabulary,
             lowercase=lowercase,
@@ -128,8 +125,8 @@ class TTATokenizer(keras_hub.tokenizers.WordPieceTokenizer):
         if self.special_tokens_in_strings:
             specials = {*self.special_tokens, *(self._init_special_tokens or ())}
             self._huggingface.add_special_tokens(sorted(specials))
-        self._continues_word = np.array(
-            [token.startswith(self.suffix_indicator) for token in self.vocabulary]
+        self._starts_word = np.array(
+            [not token.startswith(self.suffix_indicator) for token in self.vocabulary]
         )
 
     def load_assets(self, dir_path):
@@ -141,97 +138,12 @@ class TTATokenizer(keras_hub.tokenizers.WordPieceTokenizer):
         self._check_vocabulary()
         return self._huggingface
 
-    @property
-    def special_token_ids(self):
-        """Ids of PAD, EOS, SOS, MASK, CLS and SEP in ascending order, each once.
-
-        The unknown token is not one of them: it stands for a word.
-        """
-        return tuple(sorted(super().special_token_ids))
-
-    @property
-    def unknown_token_id(self):
-        return self.token_to_id(self.oov_token)
-
-    def encode(self, text):
-        """Token ids of one text, without special tokens: a list of int."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts, return_word_ids=False):
-        """Token ids of many texts, without special tokens, on all processor cores.
-
-        Args:
-            texts: sequence of strings.
-            return_word_ids: bool, whether to return the words' numbers as well.
-
-        Returns:
-            One list of int a text. With `return_word_ids`, two such lists: the ids,
-            and for every token the number of the word it belongs to, from 0.
-        """
-        texts = list(texts)
-        try:
-            encodings = self.huggingface.encode_batch_fast(
-                texts, add_special_tokens=False
-            )
-        except TypeError:
-            raise _bad_text(texts) from None
+    def _encode_texts(self, texts, return_word_ids):
+        encodings = self.huggingface.encode_batch_fast(texts, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
-        if return_word_ids:
-            return ids, [self._number_words(row) for row in ids]
-        return ids
-
-    def word_ids(self, text):
-        """For every token of one text, the number of its word: a list of int."""
-        return self._number_words(self.encode(text))
-
-    def _number_words(self, ids):
-        return (np.cumsum(~self._continues_word[ids]) - 1).tolist()
-
-    def tokenize(self, inputs):
-        self._check_vocabulary()
-        if self._use_tf_workflow():
-            return self._tokenize_tf(inputs)
-        for to_python in ("to_list", "numpy", "tolist"):
-            if hasattr(inputs, to_python):
-                inputs = getattr(inputs, to_python)()
-        return self._tokenize_python(inputs)
-
-    def _tokenize_python(self, inputs):
-        if isinstance(inputs, (str, bytes)):
-            return np.array(self.encode(_to_str(inputs)), dtype=self.compute_dtype)
-        if all(isinstance(text, (str, bytes)) for text in inputs):
-            return self.encode_batch(map(_to_str, inputs))
-        return [self._tokenize_python(row) for row in inputs]
-
-    def _tokenize_tf(self, inputs):
-        import tensorflow as tf
-
-        if isinstance(inputs, tf.RaggedTensor):
-            return inputs.with_flat_values(self._tokenize_tf(inputs.flat_values))
-        inputs = tf.convert_to_tensor(inputs)
-        if inputs.shape.rank not in (0, 1):
-            raise ValueError(
-                "In a TensorFlow graph the tokenizer takes one string or a batch of "
-                f"strings, (B,). Received: shape={inputs.shape}"
-            )
-
-        def encode(texts):
-            rows = self.encode_batch(map(_to_str, texts))
-            ids = np.array([i for row in rows for i in row], dtype=self.compute_dtype)
-            return ids, np.array([len(row) for row in rows], dtype="int64")
-
-        texts = tf.reshape(inputs, [-1])
-        ids, lengths = tf.numpy_function(encode, [texts], (self.compute_dtype, "int64"))
-        ids = tf.ensure_shape(ids, [None])
-        lengths = tf.ensure_shape(lengths, [None])
-        if inputs.shape.rank == 0:
-            return ids
-        return tf.RaggedTensor.from_row_lengths(ids, lengths)
-
-    def _detokenize_tf(self, inputs):
-        raise NotImplementedError(
-            "`detokenize` works on arrays and lists, not in a TensorFlow graph."
-        )
+        if not return_word_ids:
+            return ids, []
+        return ids, [(np.cumsum(self._starts_word[row]) - 1).tolist() for row in ids]
 
     def _set_vocabulary_tf(self):
         # KerasHub's own TensorFlow tokenizer gives other ids on some texts.
@@ -282,29 +194,9 @@ def read_vocabulary(path):
         return [line.rstrip("\r\n") for line in file]
 
 
-def _to_str(text):
-    return text.decode("utf-8") if isinstance(text, bytes) else text
-
-
 def _first_duplicate(vocabulary):
     seen = {}
     for index, token in enumerate(vocabulary):
         if token in seen:
             return token, seen[token], index
         seen[token] = index
-
-
-def _bad_text(texts):
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            return TypeError(
-                f"Texts must be strings. Received at index {index}: {text!r}"
-            )
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            return ValueError(
-                f"The text at index {index} is not valid Unicode: character "
-                f"{error.start} is the lone surrogate {text[error.start]!r}. Mend it "
-                "with text.encode('utf-8', 'replace').decode('utf-8')."
-            )

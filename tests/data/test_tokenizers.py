@@ -8,39 +8,7 @@ import tokenizers
 
 from keras_tta.data import SPECIAL_TOKENS, TTATokenizer, python_documentation
 from keras_tta.data.tokenizer_training import train_wordpiece
-
-ODD_TEXTS = [
-    "",
-    " ",
-    "\t\n\r\x0b\x0c",
-    "Plain text, with punctuation!",
-    "ÀÉÎõü naïve façade Ångström",
-    "e\u0301 combining, a\u0308\u0323 two of them, \u0301 alone",
-    "İstanbul ISPARTA ıspanak ß ẞ ſ",
-    "ﬁnal ﬂow oﬃce Ⅷ ½ ²",
-    "ＦＵＬＬ　ｗｉｄｔｈ，ｙｅｓ",
-    "中文字符，混合 English 和 日本語のテキスト",
-    "한국어 텍스트 \u1112\u1161\u11ab",
-    "𠀀𪚥 rare ideographs \uf900 \U0002f800",
-    "שלום עולם مرحبا بالعالم",
-    "\u202eright to left\u202c \u200fmark",
-    "👨‍👩‍👧‍👦 family 🏳️‍🌈 flag 👍🏽 thumb",
-    "nul\0inside control\x07bell\x1b[0m",
-    "no\u00a0break\u2003em\u3000wide\u200bzero\ufeffmark\u00adsoft",
-    "line\u2028separator\u2029paragraph\x85next",
-    "x" * 100,
-    "x" * 101,
-    "é" * 60,
-    "ab" * 5000,
-    "[MASK] [CLS] [PAD] [UNK] [mask] ##ing ##",
-    "don't can\u2019t rock-n-roll a.b.c $1,000.50 #tag @me a_b",
-    "snake_case __init__ C++ ^ ` ~ | < > = +",
-    "\ufffd \ufffe \uffff \U0010ffff \ue000",
-    "नमस्ते दुनिया ภาษาไทย",
-    "Ωμέγα ΣΊΣΥΦΟΣ Привет Ё й",
-    "\u0130\u0307 \u1e9e \u01c5",
-    "a" + "\u0300" * 200,
-]
+from tests.data.odd_texts import ODD_TEXTS
 
 
 @pytest.fixture(scope="module")

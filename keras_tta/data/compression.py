@@ -1,0 +1,72 @@
+"""Files as streams of bytes, whatever they are compressed with."""
+
+import gzip
+import io
+import sys
+import zlib
+
+
+class DamagedFile(ValueError):
+    """A compressed file that is not what its name says, or ends too early."""
+
+
+def open_bytes(path: str) -> io.RawIOBase:
+    """Open a file, `.gz`, `.zst` or plain, or `"-"`, standard input, for reading.
+
+    Reading raises `DamagedFile` when compressed data are damaged or cut short.
+    """
+    if path == "-":
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    if path.endswith(".gz"):
+        return _GzipReader(path)
+    if path.endswith(".zst"):
+        return _ZstandardReader(path)
+    return open(path, "rb")
+
+
+class _GzipReader(gzip.GzipFile):
+    def read(self, size=-1):
+        try:
+            return super().read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DamagedFile(error) from error
+
+
+class _ZstandardReader(io.RawIOBase):
+    def __init__(self, path):
+        try:
+            import zstandard
+        except ImportError as error:
+            raise ImportError(
+                f"Reading {path} needs the package zstandard: pip install zstandard"
+            ) from error
+        self._zstandard = zstandard
+        self._file = open(path, "rb")
+        self._frame = None
+
+    def read(self, size=-1):
+        # The package's own reader takes a file that is cut short for a whole one.
+        try:
+            while compressed := self._file.read(1 << 16):
+                if text := self._decompress(compressed):
+                    return text
+        except self._zstandard.ZstdError as error:
+            raise DamagedFile(error) from error
+        if self._frame is not None:
+            raise DamagedFile("it ends in the middle of a frame")
+        return b""
+
+    def _decompress(self, compressed):
+        parts = []
+        while compressed:
+            if self._frame is None:
+                self._frame = self._zstandard.ZstdDecompressor().decompressobj()
+            parts.append(self._frame.decompress(compressed))
+            if not self._frame.eof:
+                break
+            compressed, self._frame = self._frame.unused_data, None
+        return b"".join(parts)
+
+    def close(self):
+        self._file.close()
+        super().close()
