@@ -9,6 +9,14 @@ import keras
 from keras import ops
 
 from keras_tta.layers.checks import check_one_of
+from keras_tta.presets import (
+    PresetError,
+    load_backbone,
+    load_head_weights,
+    load_objective,
+    load_tokenizer,
+    save_preset,
+)
 from keras_tta.pretraining.metrics import TokenMetrics
 from keras_tta.training import (
     AdamWeightDecay,
@@ -37,7 +45,12 @@ class Pretrainer(keras.Model):
         special_token_ids: labels that reported figures leave out. The loss keeps them.
         normalization: `"tokens"`, the loss is the mean over real tokens, or
             `"positions"`, over all positions, padding included, as in T-TA's code.
+
+    Attributes:
+        tokenizer: the tokenizer the model came with, or `None`.
     """
+
+    tokenizer = None
 
     def __init__(
         self,
@@ -198,6 +211,74 @@ class Pretrainer(keras.Model):
     def from_config(cls, config):
         backbone = keras.saving.deserialize_keras_object(config["backbone"])
         return cls(**{**config, "backbone": backbone})
+
+    def attach_tokenizer(self, tokenizer):
+        """Keep a tokenizer with the model, to be saved with it."""
+        # Around Keras, which would take it for a layer of the model.
+        object.__setattr__(self, "tokenizer", tokenizer)
+
+    def save_to_preset(self, directory, tokenizer=None, figures=None):
+        """Save backbone, head, objective and tokenizer as a preset folder.
+
+        Not the optimizer: what a training needs to go on is a checkpoint's business.
+
+        Args:
+            directory: the folder to write. A preset that is there is replaced once the
+                new one is complete.
+            tokenizer: saved along. Defaults to the one the model came with.
+            figures: dict of training figures for the model card.
+        """
+        settings = self.get_config()
+        save_preset(
+            directory,
+            self.backbone,
+            heads={self.head.name: self.head},
+            tokenizer=self.tokenizer if tokenizer is None else tokenizer,
+            objective={
+                "registered_name": keras.saving.get_registered_name(type(self)),
+                "config": {
+                    key: value
+                    for key, value in settings.items()
+                    if key not in ("name", "backbone")
+                },
+            },
+            figures=figures,
+        )
+
+    @classmethod
+    def from_preset(cls, directory, dtype=None, **options):
+        """Load what `save_to_preset` saved, with the guard of `load_backbone`.
+
+        Args:
+            directory: a local preset folder.
+            dtype: a dtype or policy. Defaults to the current global policy.
+            **options: the objective's arguments to use in place of those saved.
+
+        Returns:
+            The pretrainer, not compiled, with the preset's `tokenizer` if it has one.
+
+        Raises:
+            FileNotFoundError: if the folder, or a file such as the head's, is missing.
+            PresetError: a ValueError, if a file does not fit or is not to be trusted,
+                or the preset was saved by another objective.
+        """
+        saved_by, settings = load_objective(directory)
+        if saved_by not in (None, keras.saving.get_registered_name(cls)):
+            raise PresetError(
+                directory,
+                f"saved by {saved_by}, not {cls.__name__}. To begin another training "
+                f"from its backbone: {cls.__name__}(keras_tta.presets."
+                "load_backbone(...)).",
+            )
+        backbone = load_backbone(directory, dtype=dtype)
+        pretrainer = cls(backbone, **{**settings, **options})
+        load_head_weights(directory, pretrainer.head)
+        try:
+            pretrainer.attach_tokenizer(load_tokenizer(directory))
+        except FileNotFoundError:
+            # A preset may come without one.
+            pass
+        return pretrainer
 
     def _set_schedule(self, total_steps, start_step=0):
         warmup = self._recipe["warmup"]

@@ -1,0 +1,150 @@
+"""Saving presets: written aside, moved into place when complete."""
+
+import json
+import secrets
+import shutil
+from pathlib import Path
+
+import keras
+
+from keras_tta.presets.card import model_card
+from keras_tta.presets.loading import head_settings, head_weights
+from keras_tta.presets.weights import save_safetensors
+from keras_tta.version import __version__
+
+# What makes up a preset, ours or KerasHub's: a new one replaces all of it.
+PARTS = (
+    "README.md",
+    "assets",
+    "config.json",
+    "metadata.json",
+    "model*.weights.*",
+    "preprocessor.json",
+    "pretrainer.json",
+    "task.*",
+    "tokenizer.json",
+    "*_head.json",
+    "*_head.safetensors",
+)
+
+
+def save_preset(
+    directory, backbone, heads=None, tokenizer=None, objective=None, figures=None
+):
+    """Save a backbone, its heads and its tokenizer as a preset in KerasHub's layout.
+
+    The folder holds `config.json`, `model.weights.h5` and `metadata.json` of the
+    backbone, a `.json` and a `.safetensors` file for each head, `tokenizer.json` and
+    `assets/`, and a model card, `README.md`. KerasHub loads the backbone and the
+    tokenizer, on any backend, once `keras_tta` is imported.
+
+    A preset that was there before is replaced when the new one is completely written,
+    not earlier; files that belong to no preset stay.
+
+    Args:
+        directory: the folder to write.
+        backbone: a `keras_tta.models.TTABackbone`.
+        heads: dict of built heads; a name ends in `_head`. Defaults to none.
+        tokenizer: a tokenizer of `keras_tta.data`. Defaults to none.
+        objective: dict of `registered_name` and `config`, plain values that the
+            objective is rebuilt from. `Pretrainer.save_to_preset` gives it.
+        figures: dict of training figures for the model card, from name to value.
+
+    Raises:
+        ValueError: if the tokenizer has more tokens than the backbone, or a head's
+            name does not end in `_head`.
+        OSError: if writing fails; what was saved before is unharmed.
+
+    Example:
+    ```python
+    import os
+
+    from keras_tta.models import TTABackbone
+    from keras_tta.presets import save_preset
+
+    backbone = TTABackbone(
+        vocabulary_size=30,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+    )
+    save_preset("tiny", backbone, figures={"held-out nats per token": 3.1})
+    assert "model.weights.h5" in os.listdir("tiny")
+    ```
+    """
+    heads = heads or {}
+    for name in heads:
+        if not name.endswith("_head"):
+            raise ValueError(f"A head's name ends in `_head`. Received: {name!r}")
+    if tokenizer is not None:
+        if tokenizer.vocabulary_size() > backbone.vocabulary_size:
+            raise ValueError(
+                f"The tokenizer has {tokenizer.vocabulary_size()} tokens, the backbone "
+                f"an embedding for {backbone.vocabulary_size}: they do not belong "
+                "together."
+            )
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    new = directory / f".new-{secrets.token_hex(4)}"
+    try:
+        backbone.save_to_preset(str(new), max_shard_size=None)
+        metadata = json.loads((new / "metadata.json").read_text("utf-8"))
+        _write_json(
+            new / "metadata.json", {**metadata, "keras_tta_version": __version__}
+        )
+        for name, head in heads.items():
+            description = {
+                "registered_name": keras.saving.get_registered_name(type(head)),
+                "config": head_settings(head),
+            }
+            _write_json(new / f"{name}.json", description)
+            save_safetensors(new / f"{name}.safetensors", head_weights(head))
+        if tokenizer is not None:
+            tokenizer.save_to_preset(str(new))
+        if objective is not None:
+            _write_json(new / "pretrainer.json", objective)
+        card = model_card(backbone, heads, tokenizer, objective, figures)
+        (new / "README.md").write_text(card, "utf-8")
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    _take_place(new, directory)
+
+
+def _take_place(new, directory):
+    """Exchange the preset in a folder for a complete new one, or change nothing.
+
+    `config.json` goes first and comes last: without it nothing loads, so that no loss
+    of power leaves a folder that would load as a mixture of two models.
+    """
+    old = new.with_name(new.name.replace("new", "old"))
+    old.mkdir()
+    leaving = [
+        entry
+        for entry in directory.iterdir()
+        if any(entry.match(part) for part in PARTS)
+    ]
+    leaving.sort(key=lambda entry: entry.name != "config.json")
+    entering = sorted(new.iterdir(), key=lambda entry: entry.name == "config.json")
+    moves = [(entry, old / entry.name) for entry in leaving]
+    moves += [(entry, directory / entry.name) for entry in entering]
+    done = []
+    try:
+        for source, target in moves:
+            source.rename(target)
+            done.append((source, target))
+    except BaseException as error:
+        for source, target in reversed(done):
+            target.rename(source)
+        old.rmdir()
+        error.add_note(
+            f"The preset is complete in {new}, but could not take its place."
+        )
+        raise
+    shutil.rmtree(old)
+    new.rmdir()
+
+
+def _write_json(path, data):
+    path.write_text(json.dumps(data, indent=4), "utf-8")
