@@ -19,6 +19,8 @@ from keras_tta.data.subword_tokenizers import (
     TTABytePairTokenizer,
     TTAUnigramTokenizer,
 )
+from keras_tta.data.token_store import TokenStore
+from keras_tta.data.token_store_writer import write_token_store
 from keras_tta.data.tokenizer_training import (
     train_byte_pair,
     train_unigram,
@@ -35,6 +37,7 @@ __all__ = [
     "TTAUnigramTokenizer",
     "TokenBatches",
     "TokenSequences",
+    "TokenStore",
     "is_held_out",
     "iterate_sentences",
     "python_documentation",
@@ -45,4 +48,5 @@ __all__ = [
     "train_unigram",
     "train_wordpiece",
     "unigram_nats_per_token",
+    "write_token_store",
 ]

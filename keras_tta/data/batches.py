@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import keras
 import numpy as np
 
-from keras_tta.data.sequences import TokenSequences
+from keras_tta.data.sequences import TokenSequences, span_indices
 
 REMAINDERS = ("pad", "keep", "drop")
 
@@ -239,12 +239,11 @@ class TokenBatches(keras.utils.PyDataset):
 
 def cut_rows(sequences: TokenSequences, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Starts and lengths of consecutive pieces of at most `size` tokens, no overlap."""
-    lengths = sequences.lengths
-    pieces = -(-lengths // size)
-    sequence = np.repeat(np.arange(len(lengths)), pieces)
-    piece = np.arange(len(sequence)) - (np.cumsum(pieces) - pieces)[sequence]
-    starts = sequences.offsets[sequence] + piece * size
-    return starts, np.minimum(size, sequences.offsets[sequence + 1] - starts)
+    pieces = -(-sequences.lengths // size)
+    sequence = np.repeat(np.arange(len(sequences)), pieces)
+    skipped = size * span_indices(np.zeros_like(pieces), pieces)
+    lengths = np.minimum(size, sequences.lengths[sequence] - skipped)
+    return sequences.starts[sequence] + skipped, lengths
 
 
 def random_order(count: int, seed: int, epoch: int, purpose: int) -> np.ndarray:

@@ -8,15 +8,18 @@ import numpy as np
 
 from keras_tta.data.corpus import Document
 
+CHUNK_SEQUENCES = 1 << 16
+
 
 class TokenSequences:
-    """Sequences of token ids as one flat array and the places where each begins.
+    """Sequences of token ids as one flat array, and where in it each of them lies.
 
     Args:
-        tokens: (tokens,) integers: all sequences, one after the other. Anything with
-            NumPy's `take` and `len`, a memory map for example.
-        offsets: (sequences + 1,) integers: sequence `i` is
-            `tokens[offsets[i]:offsets[i + 1]]`.
+        tokens: (tokens,) integers. Anything with `len` and NumPy's `take`, such as a
+            memory map.
+        starts: (sequences,) integers: sequence `i` is
+            `tokens[starts[i]:starts[i] + lengths[i]]`.
+        lengths: (sequences,) integers.
 
     ```python
     from keras_tta.data import TokenSequences
@@ -25,46 +28,60 @@ class TokenSequences:
     assert len(sequences) == 3
     assert sequences[0].tolist() == [7, 8, 9]
     assert sequences.lengths.tolist() == [3, 0, 1]
+    assert sequences.select([2, 0])[1].tolist() == [7, 8, 9]
     ```
     """
 
-    def __init__(self, tokens, offsets: np.ndarray):
-        offsets = np.asarray(offsets, dtype=np.int64)
-        if (
-            offsets.ndim != 1
-            or not len(offsets)
-            or offsets[0] != 0
-            or offsets[-1] != len(tokens)
-            or (np.diff(offsets) < 0).any()
+    def __init__(self, tokens, starts: np.ndarray, lengths: np.ndarray):
+        starts, lengths = (np.asarray(a, dtype=np.int64) for a in (starts, lengths))
+        if starts.shape != lengths.shape or starts.ndim != 1:
+            raise ValueError(
+                "`starts` and `lengths` must be vectors of one length. Received: "
+                f"shapes {starts.shape} and {lengths.shape}"
+            )
+        if len(starts) and (
+            min(starts.min(), lengths.min()) < 0
+            or (starts + lengths).max() > len(tokens)
         ):
             raise ValueError(
-                "`offsets` must rise from 0 to the number of tokens, one more of them "
-                f"than there are sequences. Received {len(offsets)} offsets for "
-                f"{len(tokens)} tokens."
+                f"A sequence lies outside of the {len(tokens)} tokens there are."
             )
         self.tokens = tokens
-        self.offsets = offsets
+        self.starts = starts
+        self.lengths = lengths
 
     @classmethod
     def from_lists(cls, sequences: Iterable[Sequence[int]]) -> "TokenSequences":
         """Lay lists (or arrays) of token ids end to end."""
         rows = [np.asarray(row, dtype=np.int32) for row in sequences]
-        offsets = np.cumsum([0, *(len(row) for row in rows)])
-        return cls(np.concatenate([np.empty(0, np.int32), *rows]), offsets)
+        tokens = np.concatenate([np.empty(0, np.int32), *rows])
+        return cls.from_lengths(tokens, [len(row) for row in rows])
 
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
+    @classmethod
+    def from_lengths(cls, tokens, lengths: np.ndarray) -> "TokenSequences":
+        """Sequences that lie end to end in `tokens`."""
+        lengths = np.asarray(lengths, dtype=np.int64)
+        return cls(tokens, np.cumsum(lengths) - lengths, lengths)
+
+    def select(self, indices: Sequence[int]) -> "TokenSequences":
+        """Some of the sequences, over the same tokens."""
+        indices = np.asarray(indices, dtype=np.int64)
+        return TokenSequences(self.tokens, self.starts[indices], self.lengths[indices])
 
     def __len__(self):
-        return len(self.offsets) - 1
+        return len(self.starts)
 
     def __getitem__(self, index: int) -> np.ndarray:
         if not -len(self) <= index < len(self):
             raise IndexError(f"Sequence {index} of {len(self)}.")
-        index %= len(self)
-        start, end = self.offsets[index : index + 2]
-        return self.tokens.take(np.arange(start, end))
+        span = slice(index, index + 1 or None)
+        return self.tokens.take(span_indices(self.starts[span], self.lengths[span]))
+
+
+def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The indices of all spans `[start, start + length)`, one after the other."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
 
 
 def split_documents(
@@ -107,9 +124,13 @@ def split_documents(
 
 def is_held_out(document: Document, held_out_fraction: float) -> bool:
     """Whether a document belongs to the held-out side: a pure function of its text."""
+    return hash_document(document) < held_out_fraction * 2**64
+
+
+def hash_document(document: Document) -> int:
+    """A 64-bit hash of a document's text."""
     text = "\n".join(document).encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(text, digest_size=8).digest()
-    return int.from_bytes(digest, "big") < held_out_fraction * 2**64
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
 def unigram_nats_per_token(
@@ -152,10 +173,10 @@ def _count_tokens(sequences, vocabulary_size):
     if not isinstance(sequences, TokenSequences):
         sequences = TokenSequences.from_lists(sequences)
     counts = np.zeros(vocabulary_size, np.int64)
-    for start in range(0, len(sequences.tokens), 1 << 20):
-        stop = min(start + (1 << 20), len(sequences.tokens))
-        tokens = sequences.tokens.take(np.arange(start, stop))
-        chunk = np.bincount(tokens, minlength=vocabulary_size)
+    for start in range(0, len(sequences), CHUNK_SEQUENCES):
+        span = slice(start, start + CHUNK_SEQUENCES)
+        indices = span_indices(sequences.starts[span], sequences.lengths[span])
+        chunk = np.bincount(sequences.tokens.take(indices), minlength=vocabulary_size)
         if len(chunk) > vocabulary_size:
             raise ValueError(
                 f"Token id {len(chunk) - 1} is outside of the vocabulary of "

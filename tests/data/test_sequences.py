@@ -26,10 +26,19 @@ def test_token_sequences():
         sequences[4]
 
 
-@pytest.mark.parametrize("offsets", [[], [0], [0, 2], [1, 3], [0, 2, 1, 3], [[0, 3]]])
-def test_wrong_offsets_are_refused(offsets):
-    with pytest.raises(ValueError, match="offsets"):
-        TokenSequences(np.arange(3), offsets)
+def test_selected_sequences():
+    sequences = TokenSequences.from_lists([[5, 6], [], [7], [8, 9, 10]])
+    selected = sequences.select([3, 1, 0])
+    assert [row.tolist() for row in selected] == [[8, 9, 10], [], [5, 6]]
+    assert len(sequences.select([])) == 0
+
+
+@pytest.mark.parametrize(
+    "starts, lengths", [([0], [4]), ([-1], [2]), ([1], [-1]), ([0, 1], [1]), (0, 3)]
+)
+def test_spans_outside_of_the_tokens_are_refused(starts, lengths):
+    with pytest.raises(ValueError, match="outside|vectors"):
+        TokenSequences(np.arange(3), starts, lengths)
 
 
 def test_the_split_depends_on_the_document_alone():
