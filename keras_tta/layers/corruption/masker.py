@@ -1,0 +1,282 @@
+"""What all corruption layers share: three doors to one kernel, and the draws' state.
+
+Axes: B batch, T sequence.
+"""
+
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_tta.layers.corruption.arrays import (
+    KerasArrays,
+    NumPyArrays,
+    tensorflow_arrays,
+)
+from keras_tta.layers.corruption.random import Draws, as_int32
+
+MAX_LENGTH = 2**15 - 1  # two positions and a flag fit an int32
+
+
+class Masker(keras.layers.Layer):
+    """Base of the corruption layers: a pure function of rows, seed and step.
+
+    A subclass writes its kernel once, in `_corrupt(xp, draws, rows)`, and its numbers
+    known from shapes in `_plan(length)`, which raises where the settings cannot work.
+
+    Three doors lead to the kernel and give the same integers on every backend:
+
+    - the layer: in training it draws afresh at every call, from its own step counter;
+      with `training=False` the step is left out, so that a row is always corrupted the
+      same way. The counter is a weight: it is saved and restored with the model.
+    - `numpy(token_ids, padding_mask, key)`: NumPy in, NumPy out, for Grain or a look.
+    - `tf_map(key)`: a function for `tf.data.Dataset.map`, under any backend.
+
+    Draws are a hash of (seed, step, the row's real tokens, position), see
+    `keras_tta.layers.corruption.random`: they do not depend on the batch, its order or
+    the padding. Equal rows of one step are corrupted alike.
+
+    Every output dict has `num_clamped` (B,): the row's tokens or spans that break the
+    layer's contract, such as an id outside the vocabulary. Eager calls raise instead;
+    compiled ones cannot, leave what they name untouched, and count it.
+
+    Args:
+        vocabulary_size: ids are in [0, vocabulary_size).
+        special_token_ids: ids that are never corrupted and never predicted.
+        seed: defaults to 0.
+        static_copies: None, the default, draws afresh in every training step. A number
+            gives each row that many fixed corruptions, one of which each training step
+            shows: BERT's duplicated corpus (its 10 copies) without the copies. Copy i
+            is what `numpy` gives for `key=(seed, i)`, i from 1, without this argument.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        special_token_ids=(),
+        seed=0,
+        static_copies=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if vocabulary_size < 1:
+            raise ValueError(
+                f"`vocabulary_size` must be at least 1. Received: {vocabulary_size}"
+            )
+        if static_copies is not None and static_copies < 1:
+            raise ValueError(
+                "`static_copies` must be None (fresh corruption in every step) or a "
+                f"number of copies, at least 1. Received: {static_copies}"
+            )
+        self.vocabulary_size = int(vocabulary_size)
+        self.special_token_ids = tuple(int(i) for i in special_token_ids)
+        self.seed = int(seed)
+        self.static_copies = static_copies
+        for token_id in self.special_token_ids:
+            self._check_id("special_token_ids", token_id)
+
+    def build(self, token_ids_shape, padding_mask_shape=None):
+        self._plan(self._static_length(token_ids_shape))
+        # "int" is what Keras counts steps in: TensorFlow keeps int32 off the GPU.
+        self.state = self.add_weight(
+            name="seed_and_step",
+            shape=(2,),
+            dtype="int",
+            initializer=lambda shape, dtype=None: ops.convert_to_tensor(
+                [int(as_int32(self.seed)), 0], dtype
+            ),
+            trainable=False,
+            aggregation="only_first_replica",
+        )
+        self.built = True
+
+    def call(self, token_ids, padding_mask=None, training=None):
+        return self._call(training, token_ids, padding_mask)
+
+    def compute_output_spec(self, token_ids, padding_mask=None, training=None):
+        return self._output_spec(token_ids)
+
+    def numpy(self, token_ids, padding_mask=None, key=None):
+        """Corrupts NumPy rows, (B, T) or one row (T,).
+
+        `key` is a seed, or a pair (seed, step) for draws that change with the step;
+        None stands for the layer's seed.
+        """
+        return self._numpy(key, token_ids=token_ids, padding_mask=padding_mask)
+
+    def tf_map(self, key=None):
+        """A function for `tf.data.Dataset.map` from features to corrupted features.
+
+        Features are a dict with `token_ids`, (B, T) or (T,) with T known, and, if there
+        is one, `padding_mask`. The outputs are added to it, in place of features of the
+        same name. `key` is as for `numpy`; the step may be a tensor, such as the number
+        that `Dataset.enumerate` gives.
+        """
+        names = self._input_names()
+
+        def corrupt(features):
+            xp = tensorflow_arrays()
+            inputs = {name: features[name] for name in names if name in features}
+            self._static_length(inputs["token_ids"].shape)
+            seed, step = self._seed_and_step(key)
+            outputs = self._run(xp, xp.int32(seed), xp.int32(step), **inputs)
+            return {**features, **outputs}
+
+        return corrupt
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "special_token_ids": self.special_token_ids,
+            "seed": self.seed,
+            "static_copies": self.static_copies,
+        }
+
+    # What a subclass defines.
+
+    def _plan(self, length):
+        raise NotImplementedError
+
+    def _corrupt(self, xp, draws, rows):
+        raise NotImplementedError
+
+    def _input_names(self):
+        return ("token_ids", "padding_mask")
+
+    def _invalid(self, xp, token_ids):
+        """Real tokens this masker has no answer for; `_complaint` says it in words."""
+        return (token_ids < 0) | (token_ids >= self.vocabulary_size)
+
+    def _complaint(self):
+        return f"it must be in [0, {self.vocabulary_size}), the vocabulary"
+
+    # What it may use.
+
+    def _check_id(self, argument, token_id):
+        if not 0 <= token_id < self.vocabulary_size:
+            raise ValueError(
+                f"`{argument}` must be in [0, {self.vocabulary_size}), the vocabulary. "
+                f"Received: {token_id}"
+            )
+
+    def _random_token_ids(self, xp, draws, purpose, index, exclude):
+        """Uniform ids of the vocabulary without those in `exclude`."""
+        exclude = np.array(sorted(set(exclude)), np.int32)
+        ids = draws.below(purpose, index, self.vocabulary_size - len(exclude))
+        if not len(exclude):
+            return ids
+        # The i-th excluded id is passed by all ranks from (id - i) on.
+        passed = ids[..., None] >= xp.int32(exclude - np.arange(len(exclude)))
+        return ids + xp.sum(passed)[..., 0]
+
+    # The doors.
+
+    def _call(self, training, token_ids, padding_mask=None, **inputs):
+        if training:
+            self.state.assign_add(ops.convert_to_tensor([0, 1], self.state.dtype))
+        state = ops.cast(self.state, "int32")
+        seed, step = state[:1], state[1:] if training else state[1:] * 0
+        inputs["padding_mask"] = padding_mask
+        outputs = self._run(KerasArrays, seed, step, token_ids, **inputs)
+        if _is_concrete(outputs["num_clamped"]):
+            self._raise_if_clamped(outputs, token_ids, padding_mask)
+        return outputs
+
+    def _numpy(self, key, token_ids, padding_mask=None, **inputs):
+        token_ids = np.asarray(token_ids)
+        seed, step = (NumPyArrays.int32(i) for i in self._seed_and_step(key))
+        inputs["padding_mask"] = padding_mask
+        outputs = self._run(NumPyArrays, seed, step, token_ids, **inputs)
+        self._raise_if_clamped(outputs, token_ids, padding_mask)
+        return outputs
+
+    def _output_spec(self, token_ids, **inputs):
+        length = self._static_length(token_ids.shape)
+        example = self._run(
+            NumPyArrays,
+            *NumPyArrays.int32([0, 0])[:, None],
+            token_ids=np.zeros((1, length), np.int32),
+            padding_mask=np.zeros((1, length), bool),
+            **{
+                name: None if value is None else np.zeros((1, length), np.int32)
+                for name, value in inputs.items()
+            },
+        )
+        return {
+            name: keras.KerasTensor(
+                (*token_ids.shape[:-1], *array.shape[1:]), str(array.dtype)
+            )
+            for name, array in example.items()
+        }
+
+    def _run(self, xp, seed, step, token_ids, padding_mask=None, **inputs):
+        token_ids = xp.int32(token_ids)
+        if padding_mask is None:
+            real = token_ids == token_ids
+        else:
+            real = xp.int32(padding_mask) != 0
+        invalid = real & self._invalid(xp, token_ids)
+        candidates = real & ~invalid
+        if self.special_token_ids:
+            specials = xp.int32(self.special_token_ids)
+            candidates = candidates & ~xp.any(token_ids[..., None] == specials)
+        inputs = {k: None if v is None else xp.int32(v) for k, v in inputs.items()}
+        rows = SimpleNamespace(
+            token_ids=token_ids, real=real, candidates=candidates, **inputs
+        )
+        draws = Draws(xp, token_ids, real, seed, step, self.static_copies)
+        outputs = self._corrupt(xp, draws, rows)
+        clamped = xp.sum(invalid) + outputs.pop("clamped", 0)
+        return {**outputs, "num_clamped": clamped[..., 0]}
+
+    def _seed_and_step(self, key):
+        seed, step = key if isinstance(key, tuple | list) else (key, 0)
+        seed = self.seed if seed is None else seed
+        # A step may also be a tensor: leave it to the door.
+        return [as_int32(i) if isinstance(i, int) else i for i in (seed, step)]
+
+    def _static_length(self, shape):
+        length = shape[-1] if len(shape) else None
+        if length is None or length > MAX_LENGTH:
+            raise ValueError(
+                f"`token_ids` must be (B, T) with T known and at most {MAX_LENGTH}, "
+                "because the outputs' shapes follow from T: pad every batch to one "
+                f"length. Received shape: {tuple(shape)}"
+            )
+        return int(length)
+
+    def _raise_if_clamped(self, outputs, token_ids, padding_mask):
+        clamped = ops.convert_to_numpy(outputs["num_clamped"]).ravel()
+        if not clamped.any():
+            return
+        row = int(np.flatnonzero(clamped)[0])
+        ids = np.atleast_2d(ops.convert_to_numpy(token_ids))[row]
+        real = np.ones(ids.shape, bool)
+        if padding_mask is not None:
+            real = np.atleast_2d(ops.convert_to_numpy(padding_mask))[row] != 0
+        invalid = np.flatnonzero(real & self._invalid(NumPyArrays, ids))
+        if not len(invalid):
+            raise ValueError(f"Row {row}: {self._complaint_of_row()}.")
+        position = int(invalid[0])
+        raise ValueError(
+            f"`token_ids` holds {int(ids[position])} in row {row} at position "
+            f"{position}: {self._complaint()}."
+        )
+
+
+def _is_concrete(x):
+    """Whether a tensor has a value now, rather than when a compiled function runs."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return not tf.is_symbolic_tensor(x)
+    if backend == "jax":
+        import jax
+
+        return not isinstance(x, jax.core.Tracer)
+    import torch
+
+    return x.device.type != "meta" and not torch.compiler.is_compiling()
