@@ -1,7 +1,7 @@
-"""Pretraining for text encoders in Keras 3.
+"""Pretrain text encoders in Keras 3, on TensorFlow, JAX and PyTorch, and use them.
 
-Importing it registers every class, so that `keras_hub.models.Backbone.from_preset` and
-`keras_hub.models.Tokenizer.from_preset` know ours.
+Importing this package registers its classes with Keras, so that KerasHub, too, can
+load what was saved with it.
 """
 
 from keras_tta import (
@@ -10,6 +10,7 @@ from keras_tta import (
     models,
     presets,
     pretraining,
+    tasks,
     training,
     visibility,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "models",
     "presets",
     "pretraining",
+    "tasks",
     "training",
     "visibility",
 ]

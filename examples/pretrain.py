@@ -1,0 +1,156 @@
+"""Pretrain a text encoder on your own text, from raw files to a preset.
+
+    python examples/pretrain.py
+    python examples/pretrain.py --corpus 'books/*.txt' --output runs/books --minutes 60
+
+Text is UTF-8, one sentence a line, documents apart by a blank line. Without `--corpus`
+it trains on the language reference that comes with Python. The output folder holds
+the preset, `metrics.csv` and `loss.png`.
+"""
+
+from itertools import islice
+from pathlib import Path
+
+import keras
+import numpy as np
+from absl import app, flags
+from rich.console import Console
+from rich.table import Table
+
+from keras_tta.data import (
+    TokenBatches,
+    iterate_sentences,
+    python_documentation,
+    read_documents,
+    split_documents,
+    train_wordpiece,
+    unigram_nats_per_token,
+)
+from keras_tta.models import TTABackbone
+from keras_tta.pretraining import LanguageAutoencoder
+from keras_tta.tasks import TextScorer
+from keras_tta.training import (
+    AdamWeightDecay,
+    MetricsCSV,
+    Progress,
+    WallClockBudget,
+    plot_curves,
+)
+
+FLAGS = flags.FLAGS
+flags.DEFINE_multi_string("corpus", [], "Text files, folders or patterns.")
+flags.DEFINE_string("output", "runs/demo", "Folder for all that is written.")
+flags.DEFINE_float("minutes", 2.0, "Training time; the learning rate ends with it.")
+flags.DEFINE_integer("vocabulary_size", 2000, "Word pieces to train.")
+flags.DEFINE_integer("num_layers", 2, "Layers.")
+flags.DEFINE_integer("hidden_dim", 128, "Width.")
+flags.DEFINE_integer("num_heads", 2, "Attention heads.")
+flags.DEFINE_integer("sequence_length", 64, "Longest row, in tokens.")
+flags.DEFINE_integer("batch_size", 32, "Rows of that length in a batch.")
+flags.DEFINE_float("learning_rate", 2e-3, "Highest learning rate.")
+flags.DEFINE_float("dropout", 0.1, "Dropout.")
+flags.DEFINE_integer("steps_per_evaluation", 250, "At most, between evaluations.")
+flags.DEFINE_integer("seed", 0, "For weights, dropout and the order of the text.")
+
+console = Console()
+
+
+def main(_):
+    keras.utils.set_random_seed(FLAGS.seed)
+    output = Path(FLAGS.output)
+    output.mkdir(parents=True, exist_ok=True)
+
+    # Text to tokens.
+    documents = read_documents(FLAGS.corpus) if FLAGS.corpus else python_documentation()
+    train, held_out = map(list, split_documents(documents, held_out_fraction=0.05))
+    tokenizer = train_wordpiece(train, FLAGS.vocabulary_size)
+    train_tokens, held_out_tokens = (
+        tokenizer.encode_batch(list(iterate_sentences(part)))
+        for part in (train, held_out)
+    )
+    unigram = unigram_nats_per_token(
+        train_tokens, held_out_tokens, tokenizer.vocabulary_size()
+    )
+    shape = {
+        "batch_size": FLAGS.batch_size,
+        "sequence_length": FLAGS.sequence_length,
+        "bucket_lengths": (FLAGS.sequence_length // 4, FLAGS.sequence_length // 2),
+    }
+    train_batches = TokenBatches(train_tokens, seed=FLAGS.seed, **shape)
+    held_out_batches = TokenBatches(held_out_tokens, shuffle=False, **shape)
+    console.print(
+        f"{sum(map(len, train_tokens)):,} tokens to train on, "
+        f"{sum(map(len, held_out_tokens)):,} held out, "
+        f"{train_batches.padding_share:.0%} padding. "
+        f"Backend: {keras.backend.backend()}."
+    )
+
+    # The model and its training.
+    backbone = TTABackbone(
+        vocabulary_size=tokenizer.vocabulary_size(),
+        num_layers=FLAGS.num_layers,
+        num_heads=FLAGS.num_heads,
+        hidden_dim=FLAGS.hidden_dim,
+        intermediate_dim=4 * FLAGS.hidden_dim,
+        max_sequence_length=FLAGS.sequence_length,
+        dropout=FLAGS.dropout,
+        mask_token_id=tokenizer.mask_token_id,
+    )
+    pretrainer = LanguageAutoencoder(
+        backbone, special_token_ids=tokenizer.special_token_ids
+    )
+    pretrainer.compile(AdamWeightDecay(FLAGS.learning_rate))
+    budget = WallClockBudget(FLAGS.minutes, FLAGS.learning_rate)
+    metrics = MetricsCSV(output / "metrics.csv")
+    pretrainer.fit(
+        train_batches,
+        validation_data=held_out_batches,
+        epochs=1_000_000,  # The budget ends it.
+        steps_per_epoch=min(len(train_batches), FLAGS.steps_per_evaluation),
+        callbacks=[budget, Progress(budget), metrics],
+    )
+
+    # What was learned.
+    nats = pretrainer.evaluate(held_out_batches, verbose=0, return_dict=True)[
+        "nats_per_token"
+    ]
+    console.print(
+        f"Held-out nats a token: {nats:.2f}; a unigram model has {unigram:.2f}."
+    )
+    show_pairs(TextScorer(pretrainer, tokenizer), held_out)
+    pretrainer.save_to_preset(
+        output / "preset",
+        tokenizer=tokenizer,
+        figures={"held-out nats a token": nats, "of a unigram model": unigram},
+    )
+    plot_curves(metrics.rows, output / "loss.png", unigram=unigram)
+    console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
+
+
+def show_pairs(scorer, documents, count=200, shown=6):
+    """Scores held-out sentences against themselves with two neighbours swapped."""
+    rng = np.random.default_rng(FLAGS.seed)
+    good, bad = [], []
+    usable = (s for s in iterate_sentences(documents) if 6 <= len(s.split()) <= 14)
+    for sentence in islice(usable, count):
+        words = sentence.split()
+        i = rng.integers(len(words) - 1)
+        words[i], words[i + 1] = words[i + 1], words[i]
+        if " ".join(words) != sentence:
+            good.append(sentence)
+            bad.append(" ".join(words))
+    if not good:
+        return
+    scores = scorer.score(good), scorer.score(bad)
+    table = Table("held-out sentence", "log p", "two words swapped", "log p")
+    for row in islice(zip(good, *scores[:1], bad, *scores[1:], strict=True), shown):
+        table.add_row(row[0], f"{row[1]:.1f}", row[2], f"{row[3]:.1f}")
+    console.print(table)
+    console.print(
+        f"The original has the higher score in {np.mean(scores[0] > scores[1]):.0%} of "
+        f"{len(good)} pairs."
+    )
+
+
+if __name__ == "__main__":
+    app.run(main)
