@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_tta.layers import TokenPredictionHead
 from keras_tta.pretraining.pretrainer import Pretrainer
+from keras_tta.visibility import SameSegment
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -23,9 +24,12 @@ class LanguageAutoencoder(Pretrainer):
             [PAD], [EOS], [SOS] and [MASK] in T-TA's vocabulary, (0, 1, 3, 4).
         normalization: `"tokens"` or, as in the official code, `"positions"`: padding
             counted in the denominator. Defaults to `"tokens"`.
+        packed: whether rows hold several sequences. Training then takes `segment_ids`
+            and `position_ids` too, and no sequence sees another; `backbone` and
+            `language_model` stay as they are. Defaults to `False`.
 
     Call arguments:
-        inputs: the backbone's inputs.
+        inputs: the backbone's inputs, and `segment_ids` and `position_ids` if packed.
 
     Returns:
         A dict of `hidden` (B, T, D), `labels` and `weights` (B, T). For logits call
@@ -66,6 +70,7 @@ class LanguageAutoencoder(Pretrainer):
         backbone,
         special_token_ids=(0, 1, 3, 4),
         normalization="tokens",
+        packed=False,
         **kwargs,
     ):
         if not backbone.visibility.hides_self:
@@ -81,9 +86,12 @@ class LanguageAutoencoder(Pretrainer):
             name="token_prediction_head",
         )
         head.build(backbone.output_shape)
-        inputs = backbone.input
+        reader = backbone
+        if packed:
+            reader = backbone.with_visibility(backbone.visibility & SameSegment())
+        inputs = reader.input
         targets = {
-            "hidden": backbone(inputs),
+            "hidden": reader(inputs),
             "labels": inputs["token_ids"],
             "weights": ops.cast(inputs["padding_mask"], "float32"),
         }
@@ -96,3 +104,7 @@ class LanguageAutoencoder(Pretrainer):
             normalization,
             **kwargs,
         )
+        self.packed = packed
+
+    def get_config(self):
+        return {**super().get_config(), "packed": self.packed}
