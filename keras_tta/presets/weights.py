@@ -13,7 +13,8 @@ from keras.src.saving import saving_lib
 
 from keras_tta.presets.files import PresetError
 
-MAX_TENSORS = 10_000
+# Keras writes about 50 a layer.
+MAX_OBJECTS = 50_000
 
 
 def named_weights(saveable, without=()):
@@ -94,7 +95,8 @@ def save_safetensors(path, weights):
         name: np.ascontiguousarray(keras.ops.convert_to_numpy(weight), "float32")
         for name, weight in weights.items()
     }
-    safetensors.numpy.save_file(arrays, path)
+    # Not `save_file`, whose files only their owner may read.
+    path.write_bytes(safetensors.numpy.save(arrays))
 
 
 def load_safetensors(path, weights):
@@ -127,19 +129,21 @@ class _Outline(saving_lib.H5IOStore):
 
 
 def _datasets(path, file):
-    # A stack of our own: groups may contain themselves.
-    groups, seen = [file], 0
+    groups, seen = [file], {h5py.h5o.get_info(file.id).addr}
     while groups:
         group = groups.pop()
         for key in group:
             name = f"{group.name}/{key}".lstrip("/")
-            seen += 1
-            if seen > 10 * MAX_TENSORS:
-                raise PresetError(path, f"more than {seen - 1:,} entries.")
             link = group.id.links.get_info(key.encode()).type
             if link != h5py.h5l.TYPE_HARD:
                 raise PresetError(path, f"{name} is a link; links are refused.")
             item = group[key]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen:
+                raise PresetError(path, f"{name} is also in another place.")
+            seen.add(address)
+            if len(seen) > MAX_OBJECTS:
+                raise PresetError(path, f"more than {MAX_OBJECTS:,} objects.")
             if isinstance(item, h5py.Group):
                 groups.append(item)
             else:
