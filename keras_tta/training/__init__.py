@@ -8,11 +8,13 @@ from keras_tta.training.policies import check_policy
 from keras_tta.training.progress import Progress
 from keras_tta.training.schedules import WarmupLinearDecay
 from keras_tta.training.steps import count_steps
+from keras_tta.training.token_count import TokenCount
 
 __all__ = [
     "AdamWeightDecay",
     "MetricsCSV",
     "Progress",
+    "TokenCount",
     "WallClockBudget",
     "WarmupLinearDecay",
     "check_policy",

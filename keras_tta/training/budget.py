@@ -126,6 +126,10 @@ class WallClockBudget(keras.callbacks.Callback):
         if share == 1.0:
             self.model.stop_training = True
 
+    def on_epoch_end(self, epoch, logs=None):
+        if self.share == 1.0:
+            self.model.stop_training = True
+
     def _set_learning_rate(self, share):
         # On JAX a callback's `self.model` first takes the state back from the jitted
         # step, and the trainer then reads it again: so what is assigned is used.

@@ -14,7 +14,7 @@ class MetricsCSV(keras.callbacks.Callback):
 
     `step` is the optimizer's. `seconds` and `tokens` count from the beginning of the
     run, evaluations included in the seconds; `tokens` is there if the model has a
-    metric of that name which sums an epoch's real tokens.
+    metric of that name, a `TokenCount`.
 
     The file always tells one run, and it is replaced as a whole: a reader or a crash
     never meets half a row, and a column may appear later than others. Training that

@@ -20,9 +20,8 @@ class Progress(keras.callbacks.ProgbarLogger):
     Shown are the step, the loss and the nats a token of the epoch so far, the latest
     held-out nats a token (`val_nats_per_token`, else `val_loss`), the learning rate,
     the speed, the time spent and the time left. The speed is in tokens a second if the
-    model has a metric `tokens` that sums an epoch's real tokens, and in steps a second
-    otherwise; compiling the first step and evaluations are not in it. At the end, a
-    summary.
+    model has a metric `tokens`, a `TokenCount`, and in steps a second otherwise;
+    compiling the first step and evaluations are not in it. At the end, a summary.
 
     It takes the place of Keras's own bar. The metrics are read twice a second and not
     at every step, so that an accelerator is not kept waiting.
@@ -88,13 +87,14 @@ class Progress(keras.callbacks.ProgbarLogger):
         self._epoch, self._epoch_start = epoch, self._step
 
     def on_train_batch_begin(self, batch, logs=None):
-        self._step = self._epoch_start + batch
+        self._batch, self._step = batch, self._epoch_start + batch
         self._measure()
 
     def on_test_begin(self, logs=None):
         if self._training:
             self._evaluation_start = self._clock()
             self._doing = "evaluating"
+            self._step = self._epoch_end()
             self._show()
 
     def on_test_end(self, logs=None):
@@ -103,11 +103,7 @@ class Progress(keras.callbacks.ProgbarLogger):
             self._doing = None
 
     def on_epoch_end(self, epoch, logs=None):
-        steps = self.params["steps"]
-        if steps and not self.model.stop_training:
-            self._step = self._epoch_start + steps
-        else:
-            self._step += self.model.steps_per_execution
+        self._step = self._epoch_end()
         self._logs = dict(logs or {})
         self._past_tokens += self._logs.pop("tokens", 0)
         held_out = self._logs.get("val_nats_per_token", self._logs.get("val_loss"))
@@ -133,6 +129,10 @@ class Progress(keras.callbacks.ProgbarLogger):
                 self._doing = None
                 self._baseline = (self._last_read, self._step, self._tokens)
             self._show()
+
+    def _epoch_end(self):
+        steps = self._batch + self.model.steps_per_execution
+        return self._epoch_start + min(steps, self.params["steps"] or steps)
 
     @property
     def _tokens(self):

@@ -29,7 +29,7 @@ class Tick(keras.callbacks.Callback):
         self.clock.now += self.clock.first if self.steps == 1 else 1.0
 
 
-def train(budget, clock, jit_compile="auto", epochs=50, optimizer=None, **fit):
+def train(budget, clock, jit_compile="auto", epochs=50, optimizer=None, batches=5):
     """Fits a weight whose gradient is always 1, so that it sums the rates used."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
     model.set_weights([np.zeros((1, 1))])
@@ -38,11 +38,9 @@ def train(budget, clock, jit_compile="auto", epochs=50, optimizer=None, **fit):
         loss=lambda y, prediction: prediction,
         jit_compile=jit_compile,
     )
-    x = np.ones((5, 1))
+    x = np.ones((batches, 1))
     tick = Tick(clock)
-    model.fit(
-        x, x, batch_size=1, epochs=epochs, verbose=0, callbacks=[budget, tick], **fit
-    )
+    model.fit(x, x, batch_size=1, epochs=epochs, verbose=0, callbacks=[tick, budget])
     return -float(model.get_weights()[0][0, 0]), tick.steps
 
 
@@ -70,6 +68,12 @@ def test_compiling_counts_towards_the_budget_but_not_the_schedule():
     assert clock.now == 100.0 + 120.0 + 1.0
     assert steps == 1 + 20 + 1
     assert total == pytest.approx(expected(budget, 20), abs=1e-5)
+
+
+def test_time_used_at_an_epochs_end_makes_no_further_step():
+    clock = Clock()
+    _, steps = train(WallClockBudget(21 / 60, 1.0, clock=clock), clock, batches=7)
+    assert steps == 21
 
 
 def test_the_shape_of_the_schedule():

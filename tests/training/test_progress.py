@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from keras_tta.training import Progress, WallClockBudget
+from keras_tta.training import Progress, TokenCount, WallClockBudget
 
 X = np.ones((8, 1), "float32")
 
@@ -38,11 +38,11 @@ class CountingModel(keras.Model):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.tokens = keras.metrics.Sum(name="tokens")
+        self.tokens = TokenCount()
         self.nats = keras.metrics.Mean(name="nats_per_token")
 
     def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
-        self.tokens.update_state(keras.ops.full(keras.ops.shape(y)[:1], 1000.0))
+        self.tokens.update_state(keras.ops.full(keras.ops.shape(y)[:1], 1000))
         self.nats.update_state(4.25)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
@@ -66,18 +66,19 @@ def train(model=None, terminal=False, interval=0.0, budget=None, first=0.5, **fi
 
 
 def test_plain_lines():
-    lines = train(first=60.0, validation_data=(X, X)).splitlines()
-    begun, step_1, evaluating = lines[0], lines[1], lines[2]
+    lines = train(first=60.0, validation_data=(X[:3], X[:3])).splitlines()
+    begun, step_1, evaluating = lines[:3]
     assert begun == "step 0/4  epoch 1/2  0:00 spent  compiling the first step"
     assert step_1.startswith("step 1/4  epoch 1/2  1:00 spent  loss ")
     assert "nats/token 4.25  lr 0.125" in step_1
+    assert evaluating.startswith("step 2/4")
     assert evaluating.endswith("evaluating")
-    # Step 3: a second of steps after the first, ten of evaluation.
+    # Before step 4: a second of training after the first step, five of evaluation.
     step_3 = lines[-4]
-    assert step_3.startswith("step 3/4  epoch 2/2  1:11 spent  0:06 left  loss ")
+    assert step_3.startswith("step 3/4  epoch 2/2  1:06 spent  0:03 left  loss ")
     assert "held-out 4.25  lr 0.125  8k tokens/s" in step_3
     assert lines[-2:] == [
-        "Trained 4 steps, 16k tokens in 1:22 (8k tokens/s).",
+        "Trained 4 steps, 16k tokens in 1:12 (8k tokens/s).",
         "Held-out 4.25, best 4.25 at step 2.",
     ]
 
@@ -103,7 +104,7 @@ def test_a_budget_gives_the_time_left():
     budget = WallClockBudget(10 / 60, 1.0)
     lines = train(budget=budget, epochs=1000).splitlines()
     assert lines[1].startswith("step 1  0:00 spent  0:10 left  loss ")
-    assert lines[-1].startswith("Trained 21 steps, 84k tokens in 0:10")
+    assert lines[-1].startswith("Trained 20 steps, 80k tokens in 0:10")
 
 
 def test_a_generator_of_unknown_length():
@@ -111,7 +112,8 @@ def test_a_generator_of_unknown_length():
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", loss="mse")
     output = io.StringIO()
-    progress = Progress(interval=0.0, console=Console(file=output, width=100))
+    console = Console(file=output, width=100)
+    progress = Progress(interval=0.0, console=console, clock=Clock())
     model.fit(data, callbacks=[progress])
     assert "step 1  0:00 spent  loss" in output.getvalue()
 
