@@ -1,6 +1,13 @@
 """Text in, batches of token ids out."""
 
 from keras_tta.data.batches import TokenBatches
+from keras_tta.data.cleaning import (
+    CleaningReport,
+    Rule,
+    c4_rules,
+    clean_documents,
+    keep_languages,
+)
 from keras_tta.data.corpus import (
     CorpusError,
     CorpusReport,
@@ -8,6 +15,8 @@ from keras_tta.data.corpus import (
     read_documents,
 )
 from keras_tta.data.demo_corpus import python_documentation
+from keras_tta.data.doors import to_grain, to_tf_data
+from keras_tta.data.duplicates import drop_exact_duplicates, drop_near_duplicates
 from keras_tta.data.sentences import split_sentences
 from keras_tta.data.sequences import (
     TokenSequences,
@@ -30,20 +39,29 @@ from keras_tta.data.tokenizers import SPECIAL_TOKENS, TTATokenizer
 
 __all__ = [
     "SPECIAL_TOKENS",
+    "CleaningReport",
     "CorpusError",
     "CorpusReport",
+    "Rule",
     "TTABytePairTokenizer",
     "TTATokenizer",
     "TTAUnigramTokenizer",
     "TokenBatches",
     "TokenSequences",
     "TokenStore",
+    "c4_rules",
+    "clean_documents",
+    "drop_exact_duplicates",
+    "drop_near_duplicates",
     "is_held_out",
     "iterate_sentences",
+    "keep_languages",
     "python_documentation",
     "read_documents",
     "split_documents",
     "split_sentences",
+    "to_grain",
+    "to_tf_data",
     "train_byte_pair",
     "train_unigram",
     "train_wordpiece",

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 import keras
 import numpy as np
 
+from keras_tta.data.orders import random_order
+from keras_tta.data.packing import RowPlan, one_a_row, pack
 from keras_tta.data.sequences import TokenSequences, span_indices
 
 REMAINDERS = ("pad", "keep", "drop")
@@ -13,14 +15,16 @@ REMAINDERS = ("pad", "keep", "drop")
 class TokenBatches(keras.utils.PyDataset):
     """Padded batches for `keras.Model.fit`, on any backend.
 
-    Row by row: [SOS], the tokens of a sequence, [EOS], then padding on the right. A
+    Row by row: [SOS], the tokens of a sequence, [EOS], then padding on the right; with
+    `packed=True`, several sequences one after the other, and almost no padding. A
     sequence too long for a row is cut into consecutive rows of its own; nothing is
     truncated. Batch `index` of `epoch` depends on nothing else but the seed, so
     training continues where it stopped from one integer, `first_step`. Pass
     `fit(..., shuffle=False)`: else Keras shuffles the batches once more, with random
     numbers of its own.
 
-    Every batch is `({"token_ids": int32 (B, T), "padding_mask": bool (B, T)},)`.
+    Every batch is `({"token_ids": int32 (B, T), "padding_mask": bool (B, T)},)`, with
+    more integers (B, T) where asked for.
 
     Args:
         sequences: a `TokenSequences`, or lists of token ids without special tokens.
@@ -31,6 +35,14 @@ class TokenBatches(keras.utils.PyDataset):
             are grouped by the narrowest width that holds them, and a batch of narrow
             rows has more of them, for about the same number of tokens. Each width is
             a shape that XLA compiles. Defaults to none.
+        packed: bool, whether rows are filled with several sequences, each with its own
+            [SOS] and [EOS]. Batches then also hold `segment_ids`, 1 to k in a row and
+            0 at padding, and `position_ids`, which start again at 0 in every segment:
+            use a model under `SameSegment() & NotSelf()`. Which sequences share a row
+            is fixed by `seed`; the order of the rows changes from epoch to epoch.
+        word_starts: (V,) bool, whether a token begins a word, a tokenizer's
+            `starts_word`. Batches then also hold `word_ids`, the number of the word in
+            its row, for rules such as `HideWord`.
         seed: int.
         shuffle: bool, whether the order changes from epoch to epoch. Defaults to
             `True`; pass `False` for validation data.
@@ -72,6 +84,8 @@ class TokenBatches(keras.utils.PyDataset):
         batch_size: int,
         sequence_length: int,
         bucket_lengths: Sequence[int] = (),
+        packed: bool = False,
+        word_starts: np.ndarray | None = None,
         seed: int = 0,
         shuffle: bool = True,
         remainder: str = "pad",
@@ -103,6 +117,11 @@ class TokenBatches(keras.utils.PyDataset):
                 "`process_index` must lie in [0, process_count). Received: "
                 f"process_index={process_index}, process_count={process_count}"
             )
+        if packed and bucket_lengths:
+            raise ValueError(
+                "Packed rows are full: `packed=True` takes no `bucket_lengths`. "
+                f"Received: bucket_lengths={tuple(bucket_lengths)}"
+            )
         if remainder not in REMAINDERS:
             raise ValueError(
                 f"`remainder` must be one of {REMAINDERS}. Received: {remainder!r}"
@@ -117,18 +136,29 @@ class TokenBatches(keras.utils.PyDataset):
         self.first_step = first_step
         self.process_index = process_index
         self.process_count = process_count
-        self.start_token_id = start_token_id
-        self.end_token_id = end_token_id
         self.pad_token_id = pad_token_id
+        self.packed = packed
+        self.word_starts = word_starts
+        self._special_token_ids = [
+            token_id
+            for token_id in (start_token_id, end_token_id, pad_token_id)
+            if token_id is not None
+        ]
         self.epoch = 0
         self._read = set()
 
-        self._starts, self._lengths = cut_rows(sequences, sequence_length - specials)
-        self.rows = len(self._starts)
-        lengths = sequences.lengths
-        self.cut_sequences = int((lengths > sequence_length - specials).sum())
-        self.empty_sequences = int((lengths == 0).sum())
-        self._plan_buckets(self._lengths + specials)
+        starts, lengths = cut_rows(sequences, sequence_length - specials)
+        if packed:
+            members = pack(lengths + specials, sequence_length, seed)
+        else:
+            members = one_a_row(len(starts))
+        self._plan = RowPlan(
+            starts, lengths, *members, start_token_id, end_token_id, pad_token_id
+        )
+        self.rows = len(self._plan)
+        self.cut_sequences = int((sequences.lengths > sequence_length - specials).sum())
+        self.empty_sequences = int((sequences.lengths == 0).sum())
+        self._plan_buckets(self._plan.row_lengths())
         self._order = None, None
 
     def _plan_buckets(self, row_lengths):
@@ -187,14 +217,20 @@ class TokenBatches(keras.utils.PyDataset):
         """The batch of training step `step`, which counts through all epochs."""
         epoch, index = divmod(step, len(self))
         width, rows, size = self._rows(epoch, index)
-        token_ids, padding_mask = self._pad(rows, width)
-        missing = size - len(rows) if self.remainder == "pad" else 0
-        token_ids = np.pad(
-            token_ids, ((0, missing), (0, 0)), constant_values=self.pad_token_id
-        )
-        padding_mask = np.pad(padding_mask, ((0, missing), (0, 0)))
+        batch = self._plan.fill(self.sequences.tokens, rows, width)
+        if not self.packed:
+            del batch["segment_ids"], batch["position_ids"]
+        if self.word_starts is not None:
+            batch["word_ids"] = self._number_words(batch["token_ids"])
         share = slice(self.process_index, None, self.process_count)
-        return ({"token_ids": token_ids[share], "padding_mask": padding_mask[share]},)
+        missing = size - len(rows) if self.remainder == "pad" else 0
+        fill = {"token_ids": self.pad_token_id}
+        for name, array in batch.items():
+            array = np.pad(
+                array, ((0, missing), (0, 0)), constant_values=fill.get(name, 0)
+            )
+            batch[name] = array[share]
+        return (batch,)
 
     def _rows(self, epoch, index):
         epoch = epoch if self.shuffle else 0
@@ -222,19 +258,13 @@ class TokenBatches(keras.utils.PyDataset):
             batches = [batches[i] for i in order]
         return rows, batches
 
-    def _pad(self, rows, width):
-        starts, lengths = self._starts[rows, None], self._lengths[rows, None]
-        first = self.start_token_id is not None
-        position = np.arange(width) - first
-        inside = (position >= 0) & (position < lengths)
-        token_ids = np.full(inside.shape, self.pad_token_id, np.int32)
-        token_ids[inside] = self.sequences.tokens.take((starts + position)[inside])
-        if first:
-            token_ids[:, 0] = self.start_token_id
-        if self.end_token_id is not None:
-            np.put_along_axis(token_ids, lengths + first, self.end_token_id, axis=1)
-            lengths = lengths + 1
-        return token_ids, position < lengths
+    def _number_words(self, token_ids):
+        starts = np.asarray(self.word_starts)[token_ids]
+        # The special tokens are words, and so is what follows one.
+        special = np.isin(token_ids, self._special_token_ids)
+        starts |= special
+        starts[:, 1:] |= special[:, :-1]
+        return np.cumsum(starts, axis=1, dtype=np.int32)
 
 
 def cut_rows(sequences: TokenSequences, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -244,25 +274,6 @@ def cut_rows(sequences: TokenSequences, size: int) -> tuple[np.ndarray, np.ndarr
     skipped = size * span_indices(np.zeros_like(pieces), pieces)
     lengths = np.minimum(size, sequences.lengths[sequence] - skipped)
     return sequences.starts[sequence] + skipped, lengths
-
-
-def random_order(count: int, seed: int, epoch: int, purpose: int) -> np.ndarray:
-    """A permutation of `range(count)` that depends on its arguments alone.
-
-    Rows are sorted by a 64-bit hash (SplitMix64; Steele et al., 2014) of the arguments
-    and the row's number: no library's random numbers, which may change with a version.
-    """
-    state = np.zeros(1, np.uint64)
-    for value in (seed, epoch, purpose):
-        state = _mix(state ^ np.uint64(value % 2**64))
-    return np.argsort(_mix(state ^ np.arange(count, dtype=np.uint64)), kind="stable")
-
-
-def _mix(x):
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def _check_buckets(bucket_lengths, sequence_length, specials):

@@ -1,11 +1,11 @@
 """Tokenizers that lose no text: byte-level BPE and Unigram."""
 
-import itertools
 import json
 import os
 
 import keras
 import keras_hub
+import numpy as np
 import tokenizers
 
 from keras_tta.data.tokenizer_doors import TokenizerDoors
@@ -173,6 +173,9 @@ class TTAUnigramTokenizer(_SubwordTokenizer):
             tokens; a preset fills it in from `vocabulary.spm`.
         **kwargs: `name` and other arguments of `keras.layers.Layer`.
 
+    Attributes:
+        starts_word: (V,) bool, whether a token begins a word.
+
     ```python
     from keras_tta.data import train_unigram
 
@@ -197,7 +200,7 @@ class TTAUnigramTokenizer(_SubwordTokenizer):
         self._proto = proto
         size = self._processor.get_piece_size()
         self._set_tokens(self._processor.id_to_piece(list(range(size))))
-        self._starts_word = [token.startswith(SPACE) for token in self._tokens]
+        self.starts_word = np.array([token.startswith(SPACE) for token in self._tokens])
 
     def save_assets(self, dir_path):
         self._check_vocabulary()
@@ -217,11 +220,8 @@ class TTAUnigramTokenizer(_SubwordTokenizer):
         ids = self._processor.encode(texts)
         if not return_word_ids:
             return ids, []
-        return ids, [list(itertools.accumulate(self._word_starts(row))) for row in ids]
-
-    def _word_starts(self, ids):
-        starts = [self._starts_word[index] for index in ids]
-        return [0, *starts[1:]] if starts else []
+        starts = [self.starts_word[row] for row in ids]
+        return ids, [(np.cumsum(row) - row[:1]).tolist() for row in starts]
 
     def _decode(self, ids):
         return self._processor.decode(ids)

@@ -44,6 +44,9 @@ class TTATokenizer(TokenizerDoors, keras_hub.tokenizers.WordPieceTokenizer):
         **kwargs: other arguments of `keras_hub.tokenizers.WordPieceTokenizer`, of which
             `split=False`, `sequence_length` and string dtypes are refused.
 
+    Attributes:
+        starts_word: (V,) bool, whether a token begins a word.
+
     ```python
     from keras_tta.data import SPECIAL_TOKENS, TTATokenizer
 
@@ -125,7 +128,7 @@ class TTATokenizer(TokenizerDoors, keras_hub.tokenizers.WordPieceTokenizer):
         if self.special_tokens_in_strings:
             specials = {*self.special_tokens, *(self._init_special_tokens or ())}
             self._huggingface.add_special_tokens(sorted(specials))
-        self._starts_word = np.array(
+        self.starts_word = np.array(
             [not token.startswith(self.suffix_indicator) for token in self.vocabulary]
         )
 
@@ -143,7 +146,7 @@ class TTATokenizer(TokenizerDoors, keras_hub.tokenizers.WordPieceTokenizer):
         ids = [encoding.ids for encoding in encodings]
         if not return_word_ids:
             return ids, []
-        return ids, [(np.cumsum(self._starts_word[row]) - 1).tolist() for row in ids]
+        return ids, [(np.cumsum(self.starts_word[row]) - 1).tolist() for row in ids]
 
     def _set_vocabulary_tf(self):
         # KerasHub's own TensorFlow tokenizer gives other ids on some texts.

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_tta.data import TokenBatches, TokenSequences
-from keras_tta.data.batches import random_order
+from keras_tta.data.orders import random_order
 
 ROWS = [[i] * (1 + i % 13) for i in range(10, 110)]
 
