@@ -16,7 +16,7 @@ BACKEND_LIBRARIES = {
     "jax": {"jax"},
     "torch": {"torch"},
 }
-OPTIONAL_LIBRARIES = {"grain", "jiwer", "zstandard"}
+OPTIONAL_LIBRARIES = {"datasketch", "grain", "jiwer", "zstandard"}
 
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, socket, sys
