@@ -1,6 +1,6 @@
 """Draws the figures of the documentation from the code they explain.
 
-    python docs/figures.py
+python docs/figures.py
 """
 
 from pathlib import Path

@@ -74,7 +74,6 @@ def main(_):
     shape = {
         "batch_size": FLAGS.batch_size,
         "sequence_length": FLAGS.sequence_length,
-        "bucket_lengths": (FLAGS.sequence_length // 4, FLAGS.sequence_length // 2),
     }
     train_batches = TokenBatches(train_tokens, seed=FLAGS.seed, **shape)
     held_out_batches = TokenBatches(held_out_tokens, shuffle=False, **shape)

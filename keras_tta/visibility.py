@@ -22,7 +22,7 @@ class Side(NamedTuple):
     Every field is an integer tensor that broadcasts to (B, T, S): queries as
     (B or 1, T, 1), keys as (B or 1, 1, S). A field no rule needs may be `None`.
 
-    Args:
+    Attributes:
         position: the slot in the row, 0 to T - 1 (never a restarted position id).
         segment: the packed sequence a token belongs to.
         word: the word a token belongs to; the pieces of one word share a number.
