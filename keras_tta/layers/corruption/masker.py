@@ -16,7 +16,7 @@ from keras_tta.layers.corruption.arrays import (
 )
 from keras_tta.layers.corruption.random import Draws, as_int32
 
-MAX_LENGTH = 2**15 - 1  # two positions and a flag fit an int32
+MAX_LENGTH = 2**14  # a position and an index into two rows fit an int32
 
 
 class Masker(keras.layers.Layer):
@@ -152,6 +152,9 @@ class Masker(keras.layers.Layer):
     def _complaint(self):
         return f"it must be in [0, {self.vocabulary_size}), the vocabulary"
 
+    def _complaint_of_row(self):
+        return "it breaks this layer's contract"
+
     # What it may use.
 
     def _check_id(self, argument, token_id):
@@ -180,17 +183,14 @@ class Masker(keras.layers.Layer):
         seed, step = state[:1], state[1:] if training else state[1:] * 0
         inputs["padding_mask"] = padding_mask
         outputs = self._run(KerasArrays, seed, step, token_ids, **inputs)
-        if _is_concrete(outputs["num_clamped"]):
-            self._raise_if_clamped(outputs, token_ids, padding_mask)
-        return outputs
+        return self._checked(outputs, token_ids, padding_mask)
 
     def _numpy(self, key, token_ids, padding_mask=None, **inputs):
         token_ids = np.asarray(token_ids)
         seed, step = (NumPyArrays.int32(i) for i in self._seed_and_step(key))
         inputs["padding_mask"] = padding_mask
         outputs = self._run(NumPyArrays, seed, step, token_ids, **inputs)
-        self._raise_if_clamped(outputs, token_ids, padding_mask)
-        return outputs
+        return self._checked(outputs, token_ids, padding_mask)
 
     def _output_spec(self, token_ids, **inputs):
         length = self._static_length(token_ids.shape)
@@ -224,7 +224,11 @@ class Masker(keras.layers.Layer):
             candidates = candidates & ~xp.any(token_ids[..., None] == specials)
         inputs = {k: None if v is None else xp.int32(v) for k, v in inputs.items()}
         rows = SimpleNamespace(
-            token_ids=token_ids, real=real, candidates=candidates, **inputs
+            token_ids=token_ids,
+            positions=xp.arange(token_ids.shape[-1]),
+            real=real,
+            candidates=candidates,
+            **inputs,
         )
         draws = Draws(xp, token_ids, real, seed, step, self.static_copies)
         outputs = self._corrupt(xp, draws, rows)
@@ -247,10 +251,14 @@ class Masker(keras.layers.Layer):
             )
         return int(length)
 
-    def _raise_if_clamped(self, outputs, token_ids, padding_mask):
-        clamped = ops.convert_to_numpy(outputs["num_clamped"]).ravel()
+    def _checked(self, outputs, token_ids, padding_mask):
+        """The outputs, if they hold no clamped rows or cannot be looked at yet."""
+        clamped = outputs["num_clamped"]
+        if not (isinstance(clamped, np.ndarray) or _is_concrete(clamped)):
+            return outputs
+        clamped = ops.convert_to_numpy(clamped).ravel()
         if not clamped.any():
-            return
+            return outputs
         row = int(np.flatnonzero(clamped)[0])
         ids = np.atleast_2d(ops.convert_to_numpy(token_ids))[row]
         real = np.ones(ids.shape, bool)

@@ -218,7 +218,7 @@ class TokenMasking(Masker):
         most = int(counts.max())
         chosen, unit = self._choose(xp, draws, rows, count, most)
 
-        positions = xp.arange(length)
+        positions = rows.positions
         draw = draws.unit("replacement", unit if self.replace_per_unit else positions)
         mask = chosen & (draw < threshold(self.mask_share))
         corrupted = xp.where(mask, token_ids * 0 + self.mask_token_id, token_ids)
@@ -244,8 +244,7 @@ class TokenMasking(Masker):
 
     def _choose(self, xp, draws, rows, count, most):
         """The chosen tokens, and where the unit of each position starts."""
-        candidates = rows.candidates
-        positions = xp.arange(candidates.shape[-1])
+        candidates, positions = rows.candidates, rows.positions
         if not self.whole_word and self.span_p is None:
             keys = draws.shuffled("order", positions, candidates)
             return candidates & choose(xp, keys, count), positions
