@@ -1,13 +1,7 @@
 """Presets: saved models, loaded with care, and readers of the authors' own weights."""
 
 from keras_tta.presets.files import PresetError
-from keras_tta.presets.loading import (
-    load_backbone,
-    load_head,
-    load_head_weights,
-    load_objective,
-    load_tokenizer,
-)
+from keras_tta.presets.loading import load_backbone, load_head, load_tokenizer
 from keras_tta.presets.saving import save_preset
 from keras_tta.presets.tta_checkpoint import (
     assign_tta_variables,
@@ -20,8 +14,6 @@ __all__ = [
     "assign_tta_variables",
     "load_backbone",
     "load_head",
-    "load_head_weights",
-    "load_objective",
     "load_tokenizer",
     "read_tta_checkpoint",
     "save_preset",

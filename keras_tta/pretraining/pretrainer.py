@@ -12,11 +12,10 @@ from keras_tta.layers.checks import check_one_of
 from keras_tta.presets import (
     PresetError,
     load_backbone,
-    load_head_weights,
-    load_objective,
     load_tokenizer,
     save_preset,
 )
+from keras_tta.presets.loading import load_head_weights, load_objective
 from keras_tta.pretraining.metrics import TokenMetrics
 from keras_tta.training import (
     AdamWeightDecay,
@@ -261,6 +260,23 @@ class Pretrainer(keras.Model):
             FileNotFoundError: if the folder, or a file such as the head's, is missing.
             PresetError: a ValueError, if a file does not fit or is not to be trusted,
                 or the preset was saved by another objective.
+
+        Example:
+        ```python
+        from keras_tta.models import TTABackbone
+        from keras_tta.pretraining import LanguageAutoencoder
+
+        backbone = TTABackbone(
+            vocabulary_size=30,
+            num_layers=1,
+            num_heads=2,
+            hidden_dim=8,
+            intermediate_dim=16,
+        )
+        LanguageAutoencoder(backbone).save_to_preset("tiny")
+        pretrainer = LanguageAutoencoder.from_preset("tiny")
+        assert pretrainer.special_token_ids == (0, 1, 3, 4)
+        ```
         """
         saved_by, settings = load_objective(directory)
         if saved_by not in (None, keras.saving.get_registered_name(cls)):

@@ -18,9 +18,9 @@ from keras_tta.presets import (
     PresetError,
     load_backbone,
     load_head,
-    load_objective,
     load_tokenizer,
 )
+from keras_tta.presets.loading import load_objective
 from keras_tta.pretraining import LanguageAutoencoder
 from keras_tta.visibility import NotSelf, Window
 
