@@ -1,4 +1,4 @@
-"""Batches of token ids: every batch a pure function of (seed, epoch, index)."""
+"""Batches of token ids: every batch a pure function of the seed and the step."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ class TokenBatches(keras.utils.PyDataset):
     Row by row: [SOS], the tokens of a sequence, [EOS], then padding on the right; with
     `packed=True`, several sequences one after the other, and almost no padding. A
     sequence too long for a row is cut into consecutive rows of its own; nothing is
-    truncated. Batch `index` of `epoch` depends on nothing else but the seed, so
+    truncated. Batch `step` depends on nothing but the seed and the data, so
     training continues where it stopped from one integer, `first_step`. Pass
     `fit(..., shuffle=False)`: else Keras shuffles the batches once more, with random
     numbers of its own.
@@ -50,6 +50,9 @@ class TokenBatches(keras.utils.PyDataset):
             padding, so that all batches have one shape; `"keep"` leaves it smaller;
             `"drop"` leaves its rows out, others in every epoch, and counts them in
             `dropped_rows`.
+        steps_per_epoch: int, how many batches `fit` takes for an epoch, for evaluations
+            and checkpoints at other times than the ends of the data: the next epoch
+            goes on where the last one stopped. Defaults to all, `batches_per_pass`.
         first_step: int, the number of batches already taken: `fit` goes on there.
         process_index: int, which share of every batch this process gets.
         process_count: int, the number of processes. Together the shares are the batch
@@ -60,11 +63,12 @@ class TokenBatches(keras.utils.PyDataset):
         **kwargs: `workers` and other arguments of `keras.utils.PyDataset`.
 
     Attributes:
-        rows: int, rows in an epoch.
+        batches_per_pass: int, batches in one pass over the data.
+        rows: int, rows in one pass.
         cut_sequences: int, sequences that needed more than one row.
         empty_sequences: int, sequences without tokens, which get no row.
-        dropped_rows: int, rows left out of each epoch.
-        padding_share: float, padding tokens among all tokens of an epoch.
+        dropped_rows: int, rows left out of each pass.
+        padding_share: float, padding tokens among all tokens of a pass.
 
     ```python
     from keras_tta.data import TokenBatches
@@ -89,6 +93,7 @@ class TokenBatches(keras.utils.PyDataset):
         seed: int = 0,
         shuffle: bool = True,
         remainder: str = "pad",
+        steps_per_epoch: int | None = None,
         first_step: int = 0,
         process_index: int = 0,
         process_count: int = 1,
@@ -133,6 +138,7 @@ class TokenBatches(keras.utils.PyDataset):
         self.seed = seed
         self.shuffle = shuffle
         self.remainder = remainder
+        self.steps_per_epoch = steps_per_epoch
         self.first_step = first_step
         self.process_index = process_index
         self.process_count = process_count
@@ -164,7 +170,7 @@ class TokenBatches(keras.utils.PyDataset):
     def _plan_buckets(self, row_lengths):
         bucket_of_row = np.searchsorted(self.widths, row_lengths)
         self._buckets = []
-        slots = kept_rows = self._batches_per_epoch = 0
+        slots = kept_rows = self.batches_per_pass = 0
         for number, width in enumerate(self.widths):
             rows = np.flatnonzero(bucket_of_row == number)
             share = self.batch_size // self.process_count
@@ -175,10 +181,10 @@ class TokenBatches(keras.utils.PyDataset):
             kept = min(len(rows), batches * size)
             kept_rows += kept
             slots += width * (kept if self.remainder == "keep" else batches * size)
-            self._batches_per_epoch += batches
+            self.batches_per_pass += batches
             self._buckets.append((width, size, rows, batches))
         self.dropped_rows = self.rows - kept_rows
-        if not self._batches_per_epoch:
+        if not self.batches_per_pass:
             raise ValueError(
                 f"There is no batch in {len(self.sequences)} sequences, "
                 f"{self.empty_sequences} of them empty, which make {self.rows} rows, "
@@ -188,7 +194,7 @@ class TokenBatches(keras.utils.PyDataset):
         self.padding_share = float(1 - real / slots)
 
     def __len__(self):
-        return self._batches_per_epoch
+        return self.steps_per_epoch or self.batches_per_pass
 
     @property
     def num_batches(self):
@@ -214,9 +220,9 @@ class TokenBatches(keras.utils.PyDataset):
         return self.batch(self.first_step + self.epoch * len(self) + index)
 
     def batch(self, step: int) -> tuple[dict[str, np.ndarray]]:
-        """The batch of training step `step`, which counts through all epochs."""
-        epoch, index = divmod(step, len(self))
-        width, rows, size = self._rows(epoch, index)
+        """The batch of training step `step`, which counts through all passes."""
+        data_pass, index = divmod(step, self.batches_per_pass)
+        width, rows, size = self._rows(data_pass, index)
         batch = self._plan.fill(self.sequences.tokens, rows, width)
         if not self.packed:
             del batch["segment_ids"], batch["position_ids"]
@@ -232,29 +238,29 @@ class TokenBatches(keras.utils.PyDataset):
             batch[name] = array[share]
         return (batch,)
 
-    def _rows(self, epoch, index):
-        epoch = epoch if self.shuffle else 0
-        # One assignment, for several threads may be at work on different epochs.
-        cached_epoch, order = self._order
-        if cached_epoch != epoch:
-            order = self._make_order(epoch)
-            self._order = epoch, order
+    def _rows(self, data_pass, index):
+        data_pass = data_pass if self.shuffle else 0
+        # One assignment, for several threads may be at work on different passes.
+        cached_pass, order = self._order
+        if cached_pass != data_pass:
+            order = self._make_order(data_pass)
+            self._order = data_pass, order
         rows, batch_order = order
         bucket, start = batch_order[index]
         width, size, _, _ = self._buckets[bucket]
         return width, rows[bucket][start : start + size], size
 
-    def _make_order(self, epoch):
+    def _make_order(self, data_pass):
         """Rows in order in every bucket, and (bucket, first row) of every batch."""
         rows, batches = [], []
         for number, (_, size, bucket_rows, count) in enumerate(self._buckets):
             if self.shuffle:
-                order = random_order(len(bucket_rows), self.seed, epoch, number)
+                order = random_order(len(bucket_rows), self.seed, data_pass, number)
                 bucket_rows = bucket_rows[order]
             rows.append(bucket_rows)
             batches.extend((number, start * size) for start in range(count))
         if self.shuffle:
-            order = random_order(len(batches), self.seed, epoch, len(self.widths))
+            order = random_order(len(batches), self.seed, data_pass, len(self.widths))
             batches = [batches[i] for i in order]
         return rows, batches
 

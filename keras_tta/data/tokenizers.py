@@ -35,7 +35,8 @@ class TTATokenizer(TokenizerDoors, keras_hub.tokenizers.WordPieceTokenizer):
         vocabulary: list of tokens, or the path of a text file with one a line. A
             preset fills it in from its `vocabulary.txt`.
         lowercase: bool. Defaults to `True`.
-        strip_accents: bool, or `None` for the value of `lowercase`, as in BERT.
+        strip_accents: bool, or `None` for the value of `lowercase`, as in BERT. Among
+            the accents are Japanese voicing marks: pass `False` for Japanese.
         split_on_cjk: bool, whether every Chinese character is a word.
         start_token: str, the token before a sequence, `"[SOS]"`. BERT's vocabularies
             have `"[CLS]"` in its place.

@@ -93,7 +93,7 @@ def test_a_batch_depends_on_seed_and_step_alone():
 
 @pytest.mark.agnostic
 def test_the_order_never_changes_with_a_version():
-    assert random_order(8, seed=0, epoch=0, purpose=0).tolist() == [
+    assert random_order(8, seed=0, data_pass=0, purpose=0).tolist() == [
         *(0, 1, 4, 2, 3, 6, 7, 5)
     ]
 
