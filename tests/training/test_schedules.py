@@ -49,7 +49,7 @@ def test_a_later_start():
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_the_optimizer_follows_it(jit_compile):
     if jit_compile and keras.backend.backend() == "torch":
-        pytest.skip("Compiling takes PyTorch minutes, and Keras leaves it off.")
+        pytest.skip("Keras does not compile PyTorch unasked; it takes half a minute.")
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
     model.set_weights([np.zeros((1, 1))])
     # The gradient of this loss is always 1: the weight sums the rates.
