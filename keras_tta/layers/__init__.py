@@ -5,8 +5,9 @@ from keras_tta.layers.attention import (
     TTAAttention,
     VisibilityMask,
 )
-from keras_tta.layers.embeddings import TTAEmbedding
-from keras_tta.layers.encoders import FeedForwardBlock, SharedKVEncoder
+from keras_tta.layers.embeddings import TransformerEmbedding, TTAEmbedding
+from keras_tta.layers.encoders import SharedKVEncoder, TransformerEncoder
+from keras_tta.layers.feed_forward import FeedForwardBlock
 from keras_tta.layers.heads import TokenPredictionHead
 
 __all__ = [
@@ -16,5 +17,7 @@ __all__ = [
     "TTAAttention",
     "TTAEmbedding",
     "TokenPredictionHead",
+    "TransformerEmbedding",
+    "TransformerEncoder",
     "VisibilityMask",
 ]

@@ -29,3 +29,12 @@ def check_one_of(owner, choices, **arguments):
                 f"`{name}` of {type(owner).__name__} must be one of "
                 f"{', '.join(map(repr, choices))}. Received: {name}={value!r}"
             )
+
+
+def check_heads(hidden_dim, num_heads):
+    """Raise unless the width of a model divides into heads."""
+    if hidden_dim % num_heads:
+        raise ValueError(
+            "`hidden_dim` must be a multiple of `num_heads`. "
+            f"Received: hidden_dim={hidden_dim}, num_heads={num_heads}"
+        )

@@ -14,8 +14,86 @@ from keras_tta.layers.checks import (
 from keras_tta.layers.sublayers import bert_initializer, dropout_layer, layer_norm
 
 
+class _Embedding(keras.layers.Layer):
+    """What embeddings have in common: tokens, positions and the norm of their sum."""
+
+    def __init__(
+        self,
+        vocabulary_size,
+        hidden_dim,
+        max_sequence_length,
+        dropout=0.0,
+        layer_norm_epsilon=1e-12,
+        embeddings_initializer="bert",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_positive_integers(
+            self,
+            vocabulary_size=vocabulary_size,
+            hidden_dim=hidden_dim,
+            max_sequence_length=max_sequence_length,
+        )
+        check_fraction(self, dropout=dropout)
+        self.vocabulary_size = vocabulary_size
+        self.hidden_dim = hidden_dim
+        self.max_sequence_length = max_sequence_length
+        self.dropout = dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.embeddings_initializer = bert_initializer(embeddings_initializer)
+        self.token_embedding = self._table(
+            keras.layers.ReversibleEmbedding, vocabulary_size, "token_embedding"
+        )
+        self.position_embedding = self._table(
+            keras.layers.Embedding, max_sequence_length, "position_embedding"
+        )
+        self.norm = layer_norm(self, "norm")
+
+    def build(self, token_ids_shape, position_ids_shape=None):
+        self.token_embedding.build(token_ids_shape)
+        self.position_embedding.build(token_ids_shape)
+        self.norm.build((None, None, self.hidden_dim))
+        self.built = True
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "hidden_dim": self.hidden_dim,
+            "max_sequence_length": self.max_sequence_length,
+            "dropout": self.dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "embeddings_initializer": keras.initializers.serialize(
+                self.embeddings_initializer
+            ),
+        }
+
+    def _table(self, table_class, rows, name):
+        return table_class(
+            rows,
+            self.hidden_dim,
+            embeddings_initializer=self.embeddings_initializer.clone(),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def _positions(self, position_ids, length):
+        """Position vectors, those of the slots 0 to `length` - 1 by default."""
+        if position_ids is None:
+            position_ids = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
+        return self.position_embedding(position_ids)
+
+    def _check_length(self, length):
+        if isinstance(length, int) and length > self.max_sequence_length:
+            raise ValueError(
+                f"The input has {length} positions, the model takes at most "
+                f"max_sequence_length={self.max_sequence_length}. Shorten or split the "
+                "text, or build the model with a larger max_sequence_length."
+            )
+
+
 @keras.saving.register_keras_serializable(package="keras_tta")
-class TTAEmbedding(keras.layers.Layer):
+class TTAEmbedding(_Embedding):
     """T-TA's two streams: queries that know a position, a memory that knows tokens.
 
     The memory is `LN(E[token] + P[position])`. The query is `LN(E[mask] + P[position])`
@@ -68,14 +146,15 @@ class TTAEmbedding(keras.layers.Layer):
         embeddings_initializer="bert",
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        check_positive_integers(
-            self,
-            vocabulary_size=vocabulary_size,
-            hidden_dim=hidden_dim,
-            max_sequence_length=max_sequence_length,
+        super().__init__(
+            vocabulary_size,
+            hidden_dim,
+            max_sequence_length,
+            dropout=dropout,
+            layer_norm_epsilon=layer_norm_epsilon,
+            embeddings_initializer=embeddings_initializer,
+            **kwargs,
         )
-        check_fraction(self, dropout=dropout)
         check_one_of(self, ("mask", "position"), query=query)
         if query == "mask" and not 0 <= mask_token_id < vocabulary_size:
             raise ValueError(
@@ -83,37 +162,10 @@ class TTAEmbedding(keras.layers.Layer):
                 f"{vocabulary_size - 1}, when query='mask'. "
                 f"Received: mask_token_id={mask_token_id!r}"
             )
-        self.vocabulary_size = vocabulary_size
-        self.hidden_dim = hidden_dim
-        self.max_sequence_length = max_sequence_length
         self.query = query
         self.mask_token_id = mask_token_id
-        self.dropout = dropout
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.embeddings_initializer = bert_initializer(embeddings_initializer)
-        self.token_embedding = keras.layers.ReversibleEmbedding(
-            vocabulary_size,
-            hidden_dim,
-            embeddings_initializer=self.embeddings_initializer.clone(),
-            dtype=self.dtype_policy,
-            name="token_embedding",
-        )
-        self.position_embedding = keras.layers.Embedding(
-            max_sequence_length,
-            hidden_dim,
-            embeddings_initializer=self.embeddings_initializer.clone(),
-            dtype=self.dtype_policy,
-            name="position_embedding",
-        )
-        self.norm = layer_norm(self, "norm")
         self.query_dropout = dropout_layer(self, "query_dropout")
         self.key_value_dropout = dropout_layer(self, "key_value_dropout")
-
-    def build(self, token_ids_shape, position_ids_shape=None):
-        self.token_embedding.build(token_ids_shape)
-        self.position_embedding.build(token_ids_shape)
-        self.norm.build((None, None, self.hidden_dim))
-        self.built = True
 
     def call(self, token_ids, position_ids=None, training=None):
         self._check_length(token_ids.shape[1])
@@ -121,10 +173,7 @@ class TTAEmbedding(keras.layers.Layer):
 
     def streams(self, token_vectors, position_ids=None, training=None):
         """Query and memory for token vectors (B, T, D) that were looked up before."""
-        batch, length = ops.shape(token_vectors)[:2]
-        if position_ids is None:
-            position_ids = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
-        positions = self.position_embedding(position_ids)
+        positions = self._positions(position_ids, ops.shape(token_vectors)[1])
         key_value = self.norm(token_vectors + positions)
         query = positions
         if self.query == "mask":
@@ -145,22 +194,111 @@ class TTAEmbedding(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "hidden_dim": self.hidden_dim,
-            "max_sequence_length": self.max_sequence_length,
             "query": self.query,
             "mask_token_id": self.mask_token_id,
-            "dropout": self.dropout,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "embeddings_initializer": keras.initializers.serialize(
-                self.embeddings_initializer
-            ),
         }
 
-    def _check_length(self, length):
-        if isinstance(length, int) and length > self.max_sequence_length:
-            raise ValueError(
-                f"The input has {length} positions, the model takes at most "
-                f"max_sequence_length={self.max_sequence_length}. Shorten or split the "
-                "text, or build the model with a larger max_sequence_length."
+
+@keras.saving.register_keras_serializable(package="keras_tta")
+class TransformerEmbedding(_Embedding):
+    """BERT's input: `dropout(LN(E[token] + P[position] + S[segment]))`.
+
+    Args:
+        vocabulary_size: V.
+        hidden_dim: D, the width of the tables.
+        max_sequence_length: number of positions in the table.
+        num_segments: number of segments in the table, 2 in BERT. Defaults to 0, for no
+            such table.
+        dropout: share of units dropped in training. Defaults to 0.0.
+        layer_norm_epsilon: defaults to 1e-12.
+        embeddings_initializer: defaults to BERT's truncated normal.
+
+    Call arguments:
+        token_ids: (B, T) integers.
+        position_ids: (B, T) integers; the slots 0 to T - 1 if left out.
+        segment_ids: (B, T) integers below `num_segments`; all 0 if left out.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if a size is out of range, the input longer than
+            `max_sequence_length`, or segments come where there is no table for them.
+
+    Example:
+    ```python
+    import numpy as np
+    from keras_tta.layers import TransformerEmbedding
+
+    embedding = TransformerEmbedding(
+        vocabulary_size=9, hidden_dim=4, max_sequence_length=8, num_segments=2
+    )
+    token_ids = np.array([[5, 7, 6, 8, 6]])
+    vectors = embedding(token_ids, segment_ids=np.array([[0, 0, 0, 1, 1]]))
+    assert tuple(vectors.shape) == (1, 5, 4)
+    ```
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        hidden_dim,
+        max_sequence_length,
+        num_segments=0,
+        dropout=0.0,
+        layer_norm_epsilon=1e-12,
+        embeddings_initializer="bert",
+        **kwargs,
+    ):
+        super().__init__(
+            vocabulary_size,
+            hidden_dim,
+            max_sequence_length,
+            dropout=dropout,
+            layer_norm_epsilon=layer_norm_epsilon,
+            embeddings_initializer=embeddings_initializer,
+            **kwargs,
+        )
+        self.num_segments = num_segments
+        if num_segments != 0:
+            check_positive_integers(self, num_segments=num_segments)
+            self.segment_embedding = self._table(
+                keras.layers.Embedding, num_segments, "segment_embedding"
             )
+        self.output_dropout = dropout_layer(self, "output_dropout")
+
+    def build(self, token_ids_shape, position_ids_shape=None, segment_ids_shape=None):
+        super().build(token_ids_shape, position_ids_shape)
+        if self.num_segments:
+            self.segment_embedding.build(token_ids_shape)
+
+    def call(self, token_ids, position_ids=None, segment_ids=None, training=None):
+        self._check_length(token_ids.shape[1])
+        vectors = self.token_embedding(token_ids)
+        return self.stream(vectors, position_ids, segment_ids, training)
+
+    def stream(self, token_vectors, position_ids=None, segment_ids=None, training=None):
+        """The input for token vectors (B, T, D) that were looked up before."""
+        if segment_ids is not None and not self.num_segments:
+            raise ValueError(
+                "`segment_ids` came, but the layer has no table for them: build it "
+                "with `num_segments=2`, as in BERT."
+            )
+        vectors = token_vectors + self._positions(
+            position_ids, ops.shape(token_vectors)[1]
+        )
+        if self.num_segments:
+            if segment_ids is None:
+                segment_ids = ops.zeros((1, 1), dtype="int32")
+            vectors = vectors + self.segment_embedding(segment_ids)
+        return self.output_dropout(self.norm(vectors), training=training)
+
+    def compute_output_spec(
+        self, token_ids, position_ids=None, segment_ids=None, training=None
+    ):
+        self._check_length(token_ids.shape[1])
+        shape = (*token_ids.shape, self.hidden_dim)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "num_segments": self.num_segments}

@@ -6,48 +6,19 @@ Axes: B batch, T target (query) length, S source (key) length, D model width.
 import keras
 from keras import ops
 
-from keras_tta.layers.attention import ProjectedAttention
+from keras_tta.layers.attention import ProjectedAttention, TTAAttention
 from keras_tta.layers.checks import check_fraction, check_positive_integers
-from keras_tta.layers.sublayers import (
-    bert_initializer,
-    dense,
-    dropout_layer,
-    layer_norm,
-)
+from keras_tta.layers.feed_forward import FeedForwardBlock
+from keras_tta.layers.sublayers import bert_initializer, dense
 
 
-@keras.saving.register_keras_serializable(package="keras_tta")
-class FeedForwardBlock(keras.layers.Layer):
-    """The rest of a post-norm Transformer block, after its attention.
-
-    Computes `h = LN(x + dropout(a))` for a residual stream `x` and what attention read,
-    `a`, and then `LN(h + dropout(W2 gelu(W1 h)))`. GELU is exact (erf) and the
-    normalisation's epsilon 1e-12, as in BERT's and T-TA's code.
-
-    Args:
-        intermediate_dim: width of the hidden layer.
-        dropout: share of units dropped in training. Defaults to 0.0.
-        layer_norm_epsilon: defaults to 1e-12.
-        kernel_initializer: defaults to BERT's truncated normal.
-
-    Call arguments:
-        residual, attended: (B, T, D).
-
-    Returns:
-        (B, T, D).
-
-    Example:
-    ```python
-    import numpy as np
-    from keras_tta.layers import FeedForwardBlock
-
-    x = np.ones((2, 3, 4), "float32")
-    assert tuple(FeedForwardBlock(intermediate_dim=8)(x, x).shape) == (2, 3, 4)
-    ```
-    """
+class _Encoder(keras.layers.Layer):
+    """What encoders have in common: layers of an attention and a feed-forward block."""
 
     def __init__(
         self,
+        num_layers,
+        num_heads,
         intermediate_dim,
         dropout=0.0,
         layer_norm_epsilon=1e-12,
@@ -55,40 +26,57 @@ class FeedForwardBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_positive_integers(self, intermediate_dim=intermediate_dim)
+        check_positive_integers(
+            self,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            intermediate_dim=intermediate_dim,
+        )
         check_fraction(self, dropout=dropout)
+        self.num_layers = num_layers
+        self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.dropout = dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.kernel_initializer = bert_initializer(kernel_initializer)
-        self.attention_dropout = dropout_layer(self, "attention_dropout")
-        self.output_dropout = dropout_layer(self, "output_dropout")
-        self.attention_norm = layer_norm(self, "attention_norm")
-        self.output_norm = layer_norm(self, "output_norm")
 
-    def build(self, residual_shape, attended_shape=None):
-        width = residual_shape[-1]
-        self.intermediate_dense = dense(self, self.intermediate_dim, "intermediate")
-        self.intermediate_dense.build(residual_shape)
-        self.output_dense = dense(self, width, "output")
-        self.output_dense.build((*residual_shape[:-1], self.intermediate_dim))
-        self.attention_norm.build(residual_shape)
-        self.output_norm.build(residual_shape)
+    def _build_layers(self, attention_class, query_shape, memory_shape):
+        width = query_shape[-1]
+        if width % self.num_heads:
+            raise ValueError(
+                f"The width of {type(self).__name__}'s input must be a multiple of "
+                f"num_heads={self.num_heads}. Received an input of shape "
+                f"{tuple(query_shape)}"
+            )
+        self.attentions, self.blocks = [], []
+        for index in range(self.num_layers):
+            attention = attention_class(
+                self.num_heads,
+                width // self.num_heads,
+                dropout=self.dropout,
+                kernel_initializer=self.kernel_initializer.clone(),
+                dtype=self.dtype_policy,
+                name=f"attention_{index}",
+            )
+            attention.build(query_shape, memory_shape)
+            self.attentions.append(attention)
+            block = FeedForwardBlock(
+                self.intermediate_dim,
+                dropout=self.dropout,
+                layer_norm_epsilon=self.layer_norm_epsilon,
+                kernel_initializer=self.kernel_initializer.clone(),
+                dtype=self.dtype_policy,
+                name=f"block_{index}",
+            )
+            block.build(query_shape)
+            self.blocks.append(block)
         self.built = True
-
-    def call(self, residual, attended, training=None):
-        attended = self.attention_dropout(attended, training=training)
-        hidden = self.attention_norm(residual + attended)
-        change = ops.gelu(self.intermediate_dense(hidden), approximate=False)
-        change = self.output_dropout(self.output_dense(change), training=training)
-        return self.output_norm(hidden + change)
-
-    def compute_output_spec(self, residual, attended, training=None):
-        return keras.KerasTensor(residual.shape, dtype=self.compute_dtype)
 
     def get_config(self):
         return {
             **super().get_config(),
+            "num_layers": self.num_layers,
+            "num_heads": self.num_heads,
             "intermediate_dim": self.intermediate_dim,
             "dropout": self.dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,
@@ -97,7 +85,7 @@ class FeedForwardBlock(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
-class SharedKVEncoder(keras.layers.Layer):
+class SharedKVEncoder(_Encoder):
     """T-TA's encoder: a query stream that reads the same static memory in each layer.
 
     Keys and values of every layer are projections of one stream, `key_value`, which no
@@ -142,64 +130,12 @@ class SharedKVEncoder(keras.layers.Layer):
     ```
     """
 
-    def __init__(
-        self,
-        num_layers,
-        num_heads,
-        intermediate_dim,
-        dropout=0.0,
-        layer_norm_epsilon=1e-12,
-        kernel_initializer="bert",
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        check_positive_integers(
-            self,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            intermediate_dim=intermediate_dim,
-        )
-        check_fraction(self, dropout=dropout)
-        self.num_layers = num_layers
-        self.num_heads = num_heads
-        self.intermediate_dim = intermediate_dim
-        self.dropout = dropout
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.kernel_initializer = bert_initializer(kernel_initializer)
-
     def build(self, query_shape, key_value_shape, visible_shape=None):
         width = query_shape[-1]
-        if width % self.num_heads:
-            raise ValueError(
-                f"The width of `query` must be a multiple of num_heads="
-                f"{self.num_heads}. Received: query of shape {tuple(query_shape)}"
-            )
         self.key_value_dense = dense(self, 2 * self.num_layers * width, "key_value")
         self.key_value_dense.build(key_value_shape)
         memory_shape = (*key_value_shape[:-1], width)
-        self.attentions, self.blocks = [], []
-        for index in range(self.num_layers):
-            attention = ProjectedAttention(
-                self.num_heads,
-                width // self.num_heads,
-                dropout=self.dropout,
-                kernel_initializer=self.kernel_initializer.clone(),
-                dtype=self.dtype_policy,
-                name=f"attention_{index}",
-            )
-            attention.build(query_shape, memory_shape)
-            self.attentions.append(attention)
-            block = FeedForwardBlock(
-                self.intermediate_dim,
-                dropout=self.dropout,
-                layer_norm_epsilon=self.layer_norm_epsilon,
-                kernel_initializer=self.kernel_initializer.clone(),
-                dtype=self.dtype_policy,
-                name=f"block_{index}",
-            )
-            block.build(query_shape)
-            self.blocks.append(block)
-        self.built = True
+        self._build_layers(ProjectedAttention, query_shape, memory_shape)
 
     def call(self, query, key_value, visible, training=None):
         return self.layer_outputs(query, key_value, visible, training)[-1]
@@ -220,13 +156,63 @@ class SharedKVEncoder(keras.layers.Layer):
     def compute_output_spec(self, query, key_value, visible, training=None):
         return keras.KerasTensor(query.shape, dtype=self.compute_dtype)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_layers": self.num_layers,
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "dropout": self.dropout,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
+
+@keras.saving.register_keras_serializable(package="keras_tta")
+class TransformerEncoder(_Encoder):
+    """BERT's encoder: every layer reads what the layer before has made of the text.
+
+    Keys and values are contextual, so a rule that hides self does not hide it: after
+    the first layer a token comes back by way of its neighbours, and the residual
+    carries it along in any case. For predictions corrupt the input or hide the
+    future (`Causal()`); to hide self at any depth use `SharedKVEncoder`.
+
+    Follows Devlin et al. (2019) and Hugging Face's code: post-norm blocks, exact GELU.
+
+    Args:
+        num_layers: number of layers.
+        num_heads: number of attention heads; must divide D.
+        intermediate_dim: width of the feed-forward layers.
+        dropout: share dropped in training of attention weights and of the outputs of
+            both sub-layers. Defaults to 0.0.
+        layer_norm_epsilon: defaults to 1e-12.
+        kernel_initializer: defaults to BERT's truncated normal.
+
+    Call arguments:
+        hidden: (B, T, D).
+        visible: boolean, broadcastable to (B, T, T).
+
+    Returns:
+        (B, T, D), the output of the last layer.
+
+    Raises:
+        ValueError: if a size is not a positive integer, `dropout` not in [0, 1), or D
+            not a multiple of `num_heads`.
+
+    Example:
+    ```python
+    import numpy as np
+    from keras_tta.layers import TransformerEncoder
+
+    hidden, visible = np.ones((2, 5, 8), "float32"), np.ones((1, 5, 5), bool)
+    encoder = TransformerEncoder(num_layers=3, num_heads=2, intermediate_dim=16)
+    assert tuple(encoder(hidden, visible).shape) == (2, 5, 8)
+    ```
+    """
+
+    def build(self, hidden_shape, visible_shape=None):
+        self._build_layers(TTAAttention, hidden_shape, hidden_shape)
+
+    def call(self, hidden, visible, training=None):
+        return self.layer_outputs(hidden, visible, training)[-1]
+
+    def layer_outputs(self, hidden, visible, training=None):
+        """The output of every layer, a list of (B, T, D)."""
+        outputs = []
+        for attention, block in zip(self.attentions, self.blocks, strict=True):
+            attended = attention(hidden, hidden, visible, training=training)
+            hidden = block(hidden, attended, training=training)
+            outputs.append(hidden)
+        return outputs
+
+    def compute_output_spec(self, hidden, visible, training=None):
+        return keras.KerasTensor(hidden.shape, dtype=self.compute_dtype)

@@ -1,18 +1,17 @@
 """The T-TA backbone: every position read from all the others, in one pass."""
 
-from types import SimpleNamespace
-
 import keras
 import keras_hub
 
 from keras_tta.layers import SharedKVEncoder, TTAEmbedding, VisibilityMask
-from keras_tta.layers.checks import check_positive_integers
-from keras_tta.models.inputs import backbone_inputs
+from keras_tta.layers.checks import check_heads, check_positive_integers
+from keras_tta.models.inputs import backbone_inputs, visible_keys
+from keras_tta.models.siblings import Siblings
 from keras_tta.visibility import NotSelf
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
-class TTABackbone(keras_hub.models.Backbone):
+class TTABackbone(Siblings, keras_hub.models.Backbone):
     """The Transformer-based text autoencoder of Shin et al. (ACL 2020).
 
     The output at a position is read from every token the visibility rule shows, in
@@ -74,6 +73,8 @@ class TTABackbone(keras_hub.models.Backbone):
     ```
     """
 
+    static_key_value = True
+
     def __init__(
         self,
         vocabulary_size,
@@ -92,11 +93,7 @@ class TTABackbone(keras_hub.models.Backbone):
         **kwargs,
     ):
         check_positive_integers(self, num_heads=num_heads, hidden_dim=hidden_dim)
-        if hidden_dim % num_heads:
-            raise ValueError(
-                "`hidden_dim` must be a multiple of `num_heads`. "
-                f"Received: hidden_dim={hidden_dim}, num_heads={num_heads}"
-            )
+        check_heads(hidden_dim, num_heads)
         visibility = VisibilityMask(visibility or NotSelf(), name="visibility")
 
         # === Layers ===
@@ -128,11 +125,7 @@ class TTABackbone(keras_hub.models.Backbone):
 
         # === Functional Model ===
         inputs = backbone_inputs(visibility.rule)
-        visible = visibility(
-            inputs["padding_mask"],
-            segment_ids=inputs.get("segment_ids"),
-            word_ids=inputs.get("word_ids"),
-        )
+        visible = visible_keys(visibility, inputs)
         query_stream, key_value = self.embeddings(
             inputs["token_ids"], position_ids=inputs.get("position_ids")
         )
@@ -151,33 +144,7 @@ class TTABackbone(keras_hub.models.Backbone):
         self.mask_token_id = mask_token_id
         self.visibility = visibility.rule
         self.layer_norm_epsilon = layer_norm_epsilon
-        # A plain object, lest Keras take the siblings for layers of this model.
-        self._family = (
-            SimpleNamespace(by_rule={}) if sibling is None else sibling._family
-        )
-        self._family.by_rule[self.visibility] = self
-
-    def with_visibility(self, rule):
-        """The same layers under another visibility rule.
-
-        The sibling is made once for each rule: asked again for an equal rule, the same
-        model comes back.
-
-        Args:
-            rule: a `keras_tta.visibility.Visibility`.
-
-        Returns:
-            A `TTABackbone` that shares every weight with this one.
-        """
-        if rule not in self._family.by_rule:
-            config = {
-                **self.get_config(),
-                "visibility": rule,
-                "dtype": self.dtype_policy,
-            }
-            del config["name"]
-            type(self)(**config, sibling=self)
-        return self._family.by_rule[rule]
+        self._join_family(sibling)
 
     def get_config(self):
         return {
