@@ -1,0 +1,66 @@
+"""Jacobians on every backend."""
+
+import keras
+import numpy as np
+
+# Keras compiles by itself on these; PyTorch runs eagerly unless told otherwise.
+JIT = (False,) if keras.backend.backend() == "torch" else (False, True)
+
+
+def jacobian(function, jit=False):
+    """The derivative of `function(x, *constants)` with respect to `x`.
+
+    Args:
+        function: takes tensors, returns a tensor.
+        jit: compile, with XLA.
+
+    Returns:
+        A function of NumPy arrays that gives a NumPy array, the axes of the result
+        before those of `x`.
+    """
+    derive = {"jax": _jax, "tensorflow": _tensorflow, "torch": _torch}
+    derivative = derive[keras.backend.backend()](function, jit)
+
+    def call(*arrays):
+        tensors = map(keras.ops.convert_to_tensor, arrays)
+        return keras.ops.convert_to_numpy(derivative(*tensors))
+
+    return call
+
+
+def _jax(function, jit):
+    import jax
+
+    derivative = jax.jacrev(function)
+    return jax.jit(derivative) if jit else derivative
+
+
+def _tensorflow(function, jit):
+    import tensorflow as tf
+
+    def derivative(x, *constants):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            result = function(x, *constants)
+        return tape.jacobian(result, x)
+
+    return tf.function(derivative, jit_compile=True) if jit else derivative
+
+
+def _torch(function, jit):
+    import torch
+
+    assert not jit
+
+    def derivative(x, *constants):
+        return torch.autograd.functional.jacobian(
+            lambda x: function(x, *constants), x, vectorize=True
+        )
+
+    return derivative
+
+
+def support(derivative):
+    """Where a derivative (..., D, B, S, D) is not exactly zero: (..., B, S)."""
+    assert np.all(np.isfinite(derivative))
+    return np.any(derivative != 0, axis=(-4, -1))
