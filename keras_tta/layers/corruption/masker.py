@@ -14,7 +14,7 @@ from keras_tta.layers.corruption.arrays import (
     NumPyArrays,
     tensorflow_arrays,
 )
-from keras_tta.layers.corruption.random import Draws, as_int32
+from keras_tta.layers.corruption.random import Draws, as_int32, threshold
 
 MAX_LENGTH = 2**14  # a position and an index into two rows fit an int32
 
@@ -164,6 +164,42 @@ class Masker(keras.layers.Layer):
                 f"Received: {token_id}"
             )
 
+    def _check_shares(self, **shares):
+        """Raises unless these are shares of one whole."""
+        for name, share in shares.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"`{name}` must be in [0, 1]. Received: {share}")
+        if sum(shares.values()) > 1 + 1e-9:
+            raise ValueError(
+                f"The sum of {', '.join(f'`{name}`' for name in shares)} must be at "
+                f"most 1. Received: {shares}"
+            )
+
+    def _make_special(self, argument, token_id):
+        self._check_id(argument, token_id)
+        if token_id not in self.special_token_ids:
+            self.special_token_ids += (int(token_id),)
+
+    def _masked(self, xp, draws, rows, chosen, index=None, exclude=None):
+        """The rows with `chosen` tokens masked, replaced at random or kept.
+
+        By `mask_share` and `random_share`, drawn for each `index`, by default for each
+        position; random tokens are none of `exclude`, by default the special ones.
+        """
+        token_ids = rows.token_ids
+        index = rows.positions if index is None else index
+        draw = draws.unit("replacement", index)
+        mask = chosen & (draw < threshold(self.mask_share))
+        masked = xp.where(mask, token_ids * 0 + self.mask_token_id, token_ids)
+        if not self.random_share:
+            return masked
+        exclude = self.special_token_ids if exclude is None else exclude
+        random_ids = self._random_token_ids(
+            xp, draws, "random token", rows.positions, exclude
+        )
+        replaced = draw < threshold(self.mask_share + self.random_share)
+        return xp.where(chosen & ~mask & replaced, random_ids, masked)
+
     def _random_token_ids(self, xp, draws, purpose, index, exclude):
         """Uniform ids of the vocabulary without those in `exclude`."""
         exclude = np.array(sorted(set(exclude)), np.int32)
@@ -192,6 +228,16 @@ class Masker(keras.layers.Layer):
         outputs = self._run(NumPyArrays, seed, step, token_ids, **inputs)
         return self._checked(outputs, token_ids, padding_mask)
 
+    def _corrupt_given(self, token_ids, padding_mask, noise_mask):
+        """For a public `corrupt`: the kernel finds the mask in `rows.given`."""
+        inputs = {"padding_mask": padding_mask, "noise_mask": noise_mask}
+        given = [token_ids, *inputs.values()]
+        if all(x is None or isinstance(x, list | tuple | np.ndarray) for x in given):
+            return self._numpy(None, token_ids, **inputs)
+        state = KerasArrays.int32([[self.seed], [0]])
+        outputs = self._run(KerasArrays, state[0], state[1], token_ids, **inputs)
+        return self._checked(outputs, token_ids, padding_mask)
+
     def _output_spec(self, token_ids, **inputs):
         length = self._static_length(token_ids.shape)
         example = self._run(
@@ -211,7 +257,9 @@ class Masker(keras.layers.Layer):
             for name, array in example.items()
         }
 
-    def _run(self, xp, seed, step, token_ids, padding_mask=None, **inputs):
+    def _run(
+        self, xp, seed, step, token_ids, padding_mask=None, noise_mask=None, **inputs
+    ):
         token_ids = xp.int32(token_ids)
         if padding_mask is None:
             real = token_ids == token_ids
@@ -228,6 +276,7 @@ class Masker(keras.layers.Layer):
             positions=xp.arange(token_ids.shape[-1]),
             real=real,
             candidates=candidates,
+            given=None if noise_mask is None else real & (xp.int32(noise_mask) != 0),
             **inputs,
         )
         draws = Draws(xp, token_ids, real, seed, step, self.static_copies)

@@ -5,7 +5,6 @@ Axes: B batch, T sequence, S encoder (source), U decoder.
 
 import numpy as np
 
-from keras_tta.layers.corruption.arrays import KerasArrays
 from keras_tta.layers.corruption.random import threshold
 from keras_tta.layers.corruption.seq2seq import Seq2SeqMasker, run_starts, single
 from keras_tta.layers.corruption.spans import (
@@ -112,13 +111,7 @@ class NoiseMasker(Seq2SeqMasker):
         raises a ValueError; under compilation, those tokens stay visible and are
         counted in `num_clamped`.
         """
-        inputs = {"padding_mask": padding_mask, "noise_mask": noise_mask}
-        given = [token_ids, *inputs.values()]
-        if all(x is None or isinstance(x, list | tuple | np.ndarray) for x in given):
-            return self._numpy(0, np.asarray(token_ids), **inputs)
-        zero = KerasArrays.int32([0])
-        outputs = self._run(KerasArrays, zero, zero, token_ids, **inputs)
-        return self._checked(outputs, token_ids, padding_mask)
+        return self._corrupt_given(token_ids, padding_mask, noise_mask)
 
     def get_config(self):
         return {
@@ -216,13 +209,12 @@ class NoiseMasker(Seq2SeqMasker):
     # The kernel.
 
     def _corrupt(self, xp, draws, rows):
-        if getattr(rows, "noise_mask", None) is None:
+        if rows.given is None:
             return self._corrupt_afresh(xp, draws, rows)
-        given = (rows.noise_mask != 0) & rows.real
-        noise = self._within_budget(xp, rows, given & rows.candidates)
+        noise = self._within_budget(xp, rows, rows.given & rows.candidates)
         lengths = self._lengths_for_any_mask(rows.positions.shape[-1])
         outputs = self._sequences(xp, draws, rows, noise, lengths)
-        return {**outputs, "clamped": xp.sum(given) - xp.sum(noise)}
+        return {**outputs, "clamped": xp.sum(rows.given) - xp.sum(noise)}
 
     def _corrupt_afresh(self, xp, draws, rows):
         lengths = self._plan(rows.positions.shape[-1])

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 
 from keras_tta.layers.corruption.masker import Masker
-from keras_tta.layers.corruption.random import threshold
 from keras_tta.layers.corruption.selection import (
     choose,
     choose_units,
@@ -120,18 +119,13 @@ class TokenMasking(Masker):
         **kwargs,
     ):
         super().__init__(vocabulary_size, special_token_ids, **kwargs)
+        self._make_special("mask_token_id", mask_token_id)
+        self._check_shares(mask_rate=mask_rate)
+        self._check_shares(mask_share=mask_share, random_share=random_share)
         self.mask_token_id = int(mask_token_id)
-        self._check_id("mask_token_id", self.mask_token_id)
-        if self.mask_token_id not in self.special_token_ids:
-            self.special_token_ids += (self.mask_token_id,)
-        self.mask_rate = _share("mask_rate", mask_rate)
-        self.mask_share = _share("mask_share", mask_share)
-        self.random_share = _share("random_share", random_share)
-        if mask_share + random_share > 1 + 1e-9:
-            raise ValueError(
-                "`mask_share` + `random_share` must be at most 1 (what is left is "
-                f"kept). Received: {mask_share} + {random_share}"
-            )
+        self.mask_rate = mask_rate
+        self.mask_share = mask_share
+        self.random_share = random_share
         if max_predictions is not None and max_predictions < 1:
             raise ValueError(
                 "`max_predictions` must be None (no limit) or at least 1. Received: "
@@ -218,23 +212,13 @@ class TokenMasking(Masker):
         most = int(counts.max())
         chosen, unit = self._choose(xp, draws, rows, count, most)
 
-        positions = rows.positions
-        draw = draws.unit("replacement", unit if self.replace_per_unit else positions)
-        mask = chosen & (draw < threshold(self.mask_share))
-        corrupted = xp.where(mask, token_ids * 0 + self.mask_token_id, token_ids)
-        if self.random_share:
-            replaced = draw < threshold(self.mask_share + self.random_share)
-            random_ids = self._random_token_ids(
-                xp, draws, "random token", positions, self._excluded
-            )
-            corrupted = xp.where(chosen & ~mask & replaced, random_ids, corrupted)
-
+        index = unit if self.replace_per_unit else rows.positions
         slots = positions_of(xp, chosen)[..., :most]
         used = slots < length
         slots = xp.where(used, slots, slots * 0)
         labels = xp.take_along(token_ids, slots)
         return {
-            "token_ids": corrupted,
+            "token_ids": self._masked(xp, draws, rows, chosen, index, self._excluded),
             "masked_positions": slots,
             "labels": xp.where(used, labels, slots * 0),
             "sample_weight": xp.int32(used),
@@ -262,9 +246,3 @@ class TokenMasking(Masker):
             )
         cut = self.span_p is not None and not self.whole_word
         return choose_units(xp, draws, first, candidates, count, most, cut)
-
-
-def _share(argument, value):
-    if not 0 <= value <= 1:
-        raise ValueError(f"`{argument}` must be in [0, 1]. Received: {value}")
-    return float(value)

@@ -11,12 +11,14 @@ from keras_tta.layers.corruption import SpanCorruption
 
 END = 1
 SETTINGS = {
-    "t5": {},
-    "dense": {"noise_density": 0.5, "mean_noise_span_length": 2.0},
+    "t5": {"noise_density": 0.3, "sentinel_token_ids": (7, 180, 11, 50, 51)},
     "anywhere": {"spans_anywhere": True, "closing_sentinel": True},
-    "specials": {"special_token_ids": (2, 3), "end_token_id": None},
-    "variants": {"inputs": "sentinel", "targets": "noise", "static_copies": 2},
-    "own sentinels": {"sentinel_token_ids": (7, 180, 11, 50, 51), "num_sentinels": 5},
+    "specials": {
+        "special_token_ids": (2, 3),
+        "end_token_id": None,
+        "noise_density": 0.5,
+        "mean_noise_span_length": 2.0,
+    },
 }
 
 

@@ -27,13 +27,13 @@ def many_rows(rows, length, vocabulary_size=100):
     return np.random.default_rng(0).integers(5, vocabulary_size, (rows, length))
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", ["bert", "whole words", "spans of words"])
 def test_all_doors_and_backends_give_the_same_integers(
     recipe, random_rows, assert_doors_agree
 ):
     keras.config.set_dtype_policy("mixed_bfloat16" if recipe == "bert" else "float32")
-    masker = masking(seed=-3, **RECIPES[recipe])
-    assert_doors_agree(masker, random_rows(), eager=recipe == "spans of words")
+    masker = masking(seed=-3, static_copies=2, **RECIPES[recipe])
+    assert_doors_agree(masker, random_rows(), eager=recipe == "bert")
 
 
 @pytest.mark.agnostic
@@ -316,18 +316,18 @@ def test_a_fit_advances_the_step_once_a_step_and_saves_it(tmp_path, jit_compile)
     layer = masking(seed=11)
     model = model_with(layer)
     model.compile("sgd", "mse", jit_compile=jit_compile)
-    x, y = [many_rows(8, 16), np.ones((8, 16), bool)], np.zeros((8, 16, 1))
-    model.fit(x, y, batch_size=4, epochs=2, validation_data=(x, y), verbose=0)
-    assert ops.convert_to_numpy(layer.state).tolist() == [11, 4]
+    x, y = [many_rows(12, 16), np.ones((12, 16), bool)], np.zeros((12, 16, 1))
+    model.fit(x, y, batch_size=4, validation_data=(x, y), verbose=0)
+    assert ops.convert_to_numpy(layer.state).tolist() == [11, 3]
 
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     [restored] = [i for i in loaded.layers if isinstance(i, TokenMasking)]
-    assert ops.convert_to_numpy(restored.state).tolist() == [11, 4]
+    assert ops.convert_to_numpy(restored.state).tolist() == [11, 3]
     model.save_weights(tmp_path / "model.weights.h5")
     other = masking(seed=0)
     model_with(other).load_weights(tmp_path / "model.weights.h5")
-    assert ops.convert_to_numpy(other.state).tolist() == [11, 4]
+    assert ops.convert_to_numpy(other.state).tolist() == [11, 3]
 
 
 @pytest.mark.agnostic
