@@ -1,5 +1,9 @@
 """Presets: saved models, loaded with care, and readers of the authors' own weights."""
 
+from keras_tta.presets.bert_transformers import (
+    load_bert_transformers,
+    save_bert_transformers,
+)
 from keras_tta.presets.files import PresetError
 from keras_tta.presets.loading import load_backbone, load_head, load_tokenizer
 from keras_tta.presets.saving import save_preset
@@ -13,9 +17,11 @@ __all__ = [
     "PresetError",
     "assign_tta_variables",
     "load_backbone",
+    "load_bert_transformers",
     "load_head",
     "load_tokenizer",
     "read_tta_checkpoint",
+    "save_bert_transformers",
     "save_preset",
     "tta_sizes",
 ]

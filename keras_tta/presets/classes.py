@@ -6,7 +6,7 @@ import keras
 import keras_hub
 
 from keras_tta import data, models
-from keras_tta.layers import TokenPredictionHead
+from keras_tta.layers import TokenPredictionHead, corruption
 
 
 def _exported(module, base):
@@ -20,6 +20,7 @@ def _exported(module, base):
 
 BACKBONES = _exported(models, keras_hub.models.Backbone)
 TOKENIZERS = _exported(data, keras_hub.models.Tokenizer)
+MASKERS = _exported(corruption, corruption.Masker)
 HEADS = {keras.saving.get_registered_name(TokenPredictionHead): TokenPredictionHead}
 
 # KerasHub looks for a preset's tokenizer among those of its backbone. Data and models

@@ -98,8 +98,11 @@ def read_object(directory, name, classes):
     Returns:
         `(class, settings)`; the settings are plain values and serialised rules.
     """
-    data = read_json(directory, name)
-    path = Path(directory, name)
+    return described_object(Path(directory, name), read_json(directory, name), classes)
+
+
+def described_object(path, data, classes):
+    """As `read_object`, from what a JSON object of the file at `path` says."""
     registered_name, settings = data.get("registered_name"), data.get("config")
     if not isinstance(registered_name, str) or registered_name not in classes:
         raise PresetError(

@@ -2,10 +2,11 @@
 
 import keras
 
-from keras_tta.presets.classes import BACKBONES, HEADS, TOKENIZERS
+from keras_tta.presets.classes import BACKBONES, HEADS, MASKERS, TOKENIZERS
 from keras_tta.presets.files import (
     PresetError,
     build_from,
+    described_object,
     preset_file,
     read_json,
     read_object,
@@ -185,22 +186,27 @@ def load_objective(directory):
     """What a preset says of its training: `(registered name, settings)`, if anything.
 
     Returns:
-        The name of the pretrainer's class and a dict of plain values; or `(None, {})`.
+        The name of the pretrainer's class, and a dict of plain values and corruption
+        layers; or `(None, {})`.
     """
     try:
         data = read_json(directory, "pretrainer.json")
     except FileNotFoundError:
         return None, {}
+    path = preset_file(directory, "pretrainer.json")
     name, settings = data.get("registered_name"), data.get("config")
-    plain = isinstance(settings, dict) and all(
-        isinstance(x, (str, int, float))
-        for value in settings.values()
-        for x in (value if isinstance(value, list) else [value])
-    )
-    if not (isinstance(name, str) and plain):
-        path = preset_file(directory, "pretrainer.json")
+    if not (isinstance(name, str) and isinstance(settings, dict)):
         raise PresetError(path, "not the name of a class and plain settings.")
-    return name, settings
+    return name, {key: _objective_setting(path, x) for key, x in settings.items()}
+
+
+def _objective_setting(path, value):
+    if isinstance(value, dict):
+        return build_from(path, *described_object(path, value, MASKERS))
+    values = value if isinstance(value, list) else [value]
+    if all(x is None or isinstance(x, (str, int, float)) for x in values):
+        return value
+    raise PresetError(path, "not the name of a class and plain settings.")
 
 
 def head_settings(head):

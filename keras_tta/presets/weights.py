@@ -37,19 +37,26 @@ def named_weights(saveable, without=()):
     }
 
 
-def shapes_of(build):
-    """The shapes of a model's weights, without ever allocating them."""
+@contextmanager
+def unallocated():
+    """In this context variables have shapes and take no memory."""
     pending = global_state.get_global_attribute(
         "uninitialized_variables", [], set_to_default=True
     )
     already = len(pending)
     try:
         with keras.StatelessScope(initialize_variables=False):
-            weights = named_weights(build())
-            return {name: tuple(weight.shape) for name, weight in weights.items()}
+            yield
     finally:
         # Else Keras would allocate them when it next leaves such a scope.
         del pending[already:]
+
+
+def shapes_of(build):
+    """The shapes of a model's weights, without ever allocating them."""
+    with unallocated():
+        weights = named_weights(build())
+        return {name: tuple(weight.shape) for name, weight in weights.items()}
 
 
 @contextmanager

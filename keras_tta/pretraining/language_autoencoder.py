@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_tta.layers import TokenPredictionHead
+from keras_tta.models.heads import token_prediction_head
+from keras_tta.pretraining.packing import training_backbone
 from keras_tta.pretraining.pretrainer import Pretrainer
-from keras_tta.visibility import SameSegment
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -36,7 +36,8 @@ class LanguageAutoencoder(Pretrainer):
         `language_model`, for hidden states `backbone`.
 
     Raises:
-        ValueError: if the backbone's rule lets tokens see themselves.
+        ValueError: if the backbone's rule lets tokens see themselves, or its keys and
+            values are contextual.
 
     Example:
     ```python
@@ -79,16 +80,13 @@ class LanguageAutoencoder(Pretrainer):
                 "as `NotSelf()`: otherwise every token is simply copied. "
                 f"Received: visibility={backbone.visibility!r}"
             )
-        head = TokenPredictionHead(
-            backbone.token_embedding,
-            layer_norm_epsilon=backbone.layer_norm_epsilon,
-            dtype=backbone.dtype_policy,
-            name="token_prediction_head",
-        )
-        head.build(backbone.output_shape)
-        reader = backbone
-        if packed:
-            reader = backbone.with_visibility(backbone.visibility & SameSegment())
+        if not getattr(backbone, "static_key_value", False):
+            raise ValueError(
+                "Language autoencoding needs static keys and values, as `TTABackbone` "
+                "has them: where they are contextual, a hidden token comes back by way "
+                f"of its neighbours. Received: a {type(backbone).__name__}"
+            )
+        reader = training_backbone(backbone, packed)
         inputs = reader.input
         targets = {
             "hidden": reader(inputs),
@@ -97,7 +95,7 @@ class LanguageAutoencoder(Pretrainer):
         }
         super().__init__(
             backbone,
-            head,
+            token_prediction_head(backbone),
             inputs,
             targets,
             special_token_ids,
@@ -107,4 +105,9 @@ class LanguageAutoencoder(Pretrainer):
         self.packed = packed
 
     def get_config(self):
-        return {**super().get_config(), "packed": self.packed}
+        return {
+            **super().get_config(),
+            "special_token_ids": self.special_token_ids,
+            "normalization": self.normalization,
+            "packed": self.packed,
+        }

@@ -15,11 +15,11 @@ class TokenCount(keras.metrics.Sum):
         return self.total + 0.0
 
 
-class PseudoPerplexity(keras.metrics.Mean):
-    """Exponential of the mean nats a token, (Salazar et al., 2020, section 3.2).
+class Perplexity(keras.metrics.Mean):
+    """Exponential of the mean nats a token.
 
-    A pseudo-likelihood conditions each token on both sides: never compare it with the
-    perplexity of a left-to-right model.
+    Where tokens are conditioned on both sides it is called pseudo-perplexity (Salazar
+    et al., 2020, section 3.2); never compare the two.
     """
 
     def result(self):
@@ -31,17 +31,18 @@ class TokenMetrics:
 
     Args:
         special_token_ids: labels that do not count.
+        perplexity_name: `"perplexity"` or `"pseudo_perplexity"`.
     """
 
-    def __init__(self, special_token_ids):
+    def __init__(self, special_token_ids, perplexity_name):
         self.special_token_ids = special_token_ids
         self.nats_per_token = keras.metrics.Mean(name="nats_per_token")
         self.accuracy = keras.metrics.Mean(name="accuracy")
-        self.pseudo_perplexity = PseudoPerplexity(name="pseudo_perplexity")
+        self.perplexity = Perplexity(name=perplexity_name)
         self.tokens = TokenCount(name="tokens")
 
     def all(self):
-        return [self.nats_per_token, self.accuracy, self.pseudo_perplexity, self.tokens]
+        return [self.nats_per_token, self.accuracy, self.perplexity, self.tokens]
 
     def update(self, nats, correct, labels, weights):
         """Count the positions whose label is an ordinary token; all are (B, T)."""
@@ -50,5 +51,5 @@ class TokenMetrics:
             counted = counted * ops.cast(labels != token_id, "float32")
         self.nats_per_token.update_state(nats, counted)
         self.accuracy.update_state(ops.cast(correct, "float32"), counted)
-        self.pseudo_perplexity.update_state(nats, counted)
+        self.perplexity.update_state(nats, counted)
         self.tokens.update_state(ops.cast(counted > 0, "float32"))

@@ -50,6 +50,7 @@ class Pretrainer(keras.Model):
     """
 
     tokenizer = None
+    perplexity_name = "pseudo_perplexity"
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Pretrainer(keras.Model):
         self.head = head
         self.special_token_ids = tuple(int(i) for i in special_token_ids)
         self.normalization = normalization
-        self._token_metrics = TokenMetrics(self.special_token_ids)
+        self._token_metrics = TokenMetrics(self.special_token_ids, self.perplexity_name)
         self._tracked_metrics = self._token_metrics.all()
         self._recipe = None
 
@@ -202,14 +203,17 @@ class Pretrainer(keras.Model):
         return {
             "name": self.name,
             "backbone": keras.saving.serialize_keras_object(self.backbone),
-            "special_token_ids": self.special_token_ids,
-            "normalization": self.normalization,
         }
 
     @classmethod
     def from_config(cls, config):
-        backbone = keras.saving.deserialize_keras_object(config["backbone"])
-        return cls(**{**config, "backbone": backbone})
+        deserialize = keras.saving.deserialize_keras_object
+        return cls(
+            **{
+                k: deserialize(v) if isinstance(v, dict) else v
+                for k, v in config.items()
+            }
+        )
 
     def attach_tokenizer(self, tokenizer):
         """Keep a tokenizer with the model, to be saved with it."""
