@@ -146,7 +146,7 @@ class Clock:
 
 
 def report(side, task, tokens, clock, padding=None):
-    seconds, cpu = clock.stop()
+    seconds, cpu = clock.stop().tolist()
     row = {
         "side": side,
         "task": task,

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import subprocess
 import sys
 
 import pytest
@@ -152,12 +151,12 @@ def test_a_file_without_permission_is_named(tmp_path):
         read(path)
 
 
-def test_standard_input():
-    code = (
-        "from keras_tta.data import read_documents;"
-        "assert list(read_documents('-')) == [['One.', 'Two.'], ['Three.']]"
-    )
-    subprocess.run([sys.executable, "-c", code], input=TEXT, check=True)
+def test_standard_input(tmp_path, monkeypatch):
+    path = tmp_path / "input"
+    path.write_bytes(TEXT)
+    with path.open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert list(read_documents("-")) == DOCUMENTS
 
 
 def test_free_text(tmp_path):

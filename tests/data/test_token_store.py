@@ -180,7 +180,7 @@ write_token_store(
 )
 """
     process = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.time() + 60
+    deadline = time.time() + 300
     while not list(tmp_path.glob("store/*/shard.json")):
         assert process.poll() is None and time.time() < deadline
         time.sleep(0.02)
