@@ -50,8 +50,8 @@ class TextScorer:
             16, 24, 32, 40, 48, 64, 80, 96, 128, ..., as far as the model goes.
 
     Raises:
-        ValueError: if the model's rule lets tokens see themselves, or the tokenizer
-            has more tokens than the model.
+        ValueError: if the model's rule lets tokens see themselves or its keys and
+            values are contextual, or the tokenizer has more tokens than the model.
 
     Example:
     ```python
@@ -92,6 +92,12 @@ class TextScorer:
             raise ValueError(
                 f"The tokenizer has {self.tokenizer.vocabulary_size()} tokens, the "
                 f"model knows {backbone.vocabulary_size}: it was trained with another."
+            )
+        if not getattr(backbone, "static_key_value", False):
+            raise ValueError(
+                "Scoring in one pass needs static keys and values, as those of "
+                "`TTABackbone`: where they are contextual, a hidden token comes back by "
+                f"way of its neighbours. Received: a {type(backbone).__name__}"
             )
         self.visibility = scoring_rule(None, None, backbone.visibility)
         self.max_sequence_length = backbone.max_sequence_length

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_tta.layers import VisibilityMask
+from keras_tta.models.inputs import visible_keys
 
 
 def token_nats(backbone, head):
@@ -53,11 +54,7 @@ def _read_at_positions(backbone):
     query, key_value = backbone.embeddings(
         inputs["token_ids"], position_ids=inputs.get("position_ids")
     )
-    visible = VisibilityMask(backbone.visibility)(
-        inputs["padding_mask"],
-        segment_ids=inputs.get("segment_ids"),
-        word_ids=inputs.get("word_ids"),
-    )
+    visible = visible_keys(VisibilityMask(backbone.visibility), inputs)
     at = ops.expand_dims(positions, -1)
     query, visible = (ops.take_along_axis(x, at, axis=1) for x in (query, visible))
     return inputs, backbone.encoder(query, key_value, visible)
