@@ -96,8 +96,8 @@ class TextScorer:
         if not getattr(backbone, "static_key_value", False):
             raise ValueError(
                 "Scoring in one pass needs static keys and values, as those of "
-                "`TTABackbone`: where they are contextual, a hidden token comes back by "
-                f"way of its neighbours. Received: a {type(backbone).__name__}"
+                "`TTABackbone`: where they are contextual, a hidden token comes back "
+                f"through its neighbours. Received: a {type(backbone).__name__}"
             )
         self.visibility = scoring_rule(None, None, backbone.visibility)
         self.max_sequence_length = backbone.max_sequence_length
