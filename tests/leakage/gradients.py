@@ -1,4 +1,4 @@
-"""Jacobians on every backend."""
+"""Derivatives on every backend."""
 
 import keras
 import numpy as np
@@ -64,3 +64,40 @@ def support(derivative):
     """Where a derivative (..., D, B, S, D) is not exactly zero: (..., B, S)."""
     assert np.all(np.isfinite(derivative))
     return np.any(derivative != 0, axis=(-4, -1))
+
+
+def weight_gradients(function, weights):
+    """The derivatives of `function()`, a scalar, with respect to Keras variables."""
+    derive = {
+        "jax": jax_weight_gradients,
+        "tensorflow": _tensorflow_weight_gradients,
+        "torch": _torch_weight_gradients,
+    }
+    gradients = derive[keras.backend.backend()](function, weights)
+    return [keras.ops.convert_to_numpy(gradient) for gradient in gradients]
+
+
+def jax_weight_gradients(function, weights):
+    import jax
+
+    def stateless(values):
+        mapping = list(zip(weights, values, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            return function()
+
+    return jax.jit(jax.grad(stateless))([weight.value for weight in weights])
+
+
+def _tensorflow_weight_gradients(function, weights):
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        result = function()
+    gradients = tape.gradient(result, [weight.value for weight in weights])
+    return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def _torch_weight_gradients(function, weights):
+    import torch
+
+    return torch.autograd.grad(function(), [weight.value for weight in weights])
