@@ -208,9 +208,11 @@ def test_a_saved_backbone_is_the_same(tmp_path):
 
 
 def test_mixed_precision_is_near(backbone):
-    mixed = make(dtype="mixed_bfloat16")
+    mixed = TTABackbone(**SIZES, dtype="mixed_bfloat16")
+    for weight, value in zip(mixed.weights, backbone.weights, strict=True):
+        weight.assign(value)
     expected, result = numpy(backbone(BATCH)), numpy(mixed(BATCH))
-    assert np.abs(result - expected).max() < 0.06 * np.abs(expected).max()
+    assert np.abs(result - expected).mean() < 0.03 * np.abs(expected).mean()
 
 
 @pytest.mark.parametrize(
