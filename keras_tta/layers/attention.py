@@ -103,8 +103,8 @@ class ProjectedAttention(keras.layers.Layer):
         num_heads: number of heads N.
         head_dim: width H of a head.
         dropout: share of attention weights dropped in training. Defaults to 0.0.
-        kernel_initializer: for the projections. Defaults to a truncated normal of
-            standard deviation 0.02, as BERT's.
+        kernel_initializer: for the projections. Defaults to `"lecun_normal"`;
+            `"bert"` is a truncated normal of standard deviation 0.02.
 
     Call arguments:
         query: (B, T, D).
@@ -133,7 +133,7 @@ class ProjectedAttention(keras.layers.Layer):
         num_heads,
         head_dim,
         dropout=0.0,
-        kernel_initializer="bert",
+        kernel_initializer="lecun_normal",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -206,8 +206,8 @@ class TTAAttention(ProjectedAttention):
         num_heads: number of heads N.
         head_dim: width H of a head.
         dropout: share of attention weights dropped in training. Defaults to 0.0.
-        kernel_initializer: for the projections. Defaults to a truncated normal of
-            standard deviation 0.02, as BERT's.
+        kernel_initializer: for the projections. Defaults to `"lecun_normal"`;
+            `"bert"` is a truncated normal of standard deviation 0.02.
 
     Call arguments:
         query: (B, T, D).

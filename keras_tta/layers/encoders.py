@@ -22,7 +22,7 @@ class _Encoder(keras.layers.Layer):
         intermediate_dim,
         dropout=0.0,
         layer_norm_epsilon=1e-12,
-        kernel_initializer="bert",
+        kernel_initializer="lecun_normal",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -104,7 +104,8 @@ class SharedKVEncoder(_Encoder):
         dropout: share dropped in training of attention weights and of the outputs of
             both sub-layers. Defaults to 0.0.
         layer_norm_epsilon: defaults to 1e-12.
-        kernel_initializer: defaults to BERT's truncated normal.
+        kernel_initializer: defaults to `"lecun_normal"`; `"bert"` is a truncated
+            normal of standard deviation 0.02.
 
     Call arguments:
         query: (B, T, D), where the query stream starts.
@@ -175,7 +176,8 @@ class TransformerEncoder(_Encoder):
         dropout: share dropped in training of attention weights and of the outputs of
             both sub-layers. Defaults to 0.0.
         layer_norm_epsilon: defaults to 1e-12.
-        kernel_initializer: defaults to BERT's truncated normal.
+        kernel_initializer: defaults to `"lecun_normal"`; `"bert"` is a truncated
+            normal of standard deviation 0.02.
 
     Call arguments:
         hidden: (B, T, D).

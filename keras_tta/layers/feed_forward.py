@@ -27,7 +27,8 @@ class FeedForwardBlock(keras.layers.Layer):
         intermediate_dim: width of the hidden layer.
         dropout: share of units dropped in training. Defaults to 0.0.
         layer_norm_epsilon: defaults to 1e-12.
-        kernel_initializer: defaults to BERT's truncated normal.
+        kernel_initializer: defaults to `"lecun_normal"`; `"bert"` is a truncated
+            normal of standard deviation 0.02.
 
     Call arguments:
         residual, attended: (B, T, D).
@@ -50,7 +51,7 @@ class FeedForwardBlock(keras.layers.Layer):
         intermediate_dim,
         dropout=0.0,
         layer_norm_epsilon=1e-12,
-        kernel_initializer="bert",
+        kernel_initializer="lecun_normal",
         **kwargs,
     ):
         super().__init__(**kwargs)

@@ -26,7 +26,8 @@ class TokenPredictionHead(keras.layers.Layer):
         token_embedding: the layer that owns the table E; a
             `keras.layers.ReversibleEmbedding`, such as `backbone.token_embedding`.
         layer_norm_epsilon: defaults to 1e-12.
-        kernel_initializer: defaults to BERT's truncated normal.
+        kernel_initializer: defaults to `"lecun_normal"`; `"bert"` is a truncated
+            normal of standard deviation 0.02.
 
     Call arguments:
         hidden: (B, T, D).
@@ -51,7 +52,7 @@ class TokenPredictionHead(keras.layers.Layer):
         self,
         token_embedding,
         layer_norm_epsilon=1e-12,
-        kernel_initializer="bert",
+        kernel_initializer="lecun_normal",
         **kwargs,
     ):
         super().__init__(**kwargs)

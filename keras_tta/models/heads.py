@@ -8,6 +8,7 @@ def token_prediction_head(backbone):
     head = TokenPredictionHead(
         backbone.token_embedding,
         layer_norm_epsilon=backbone.layer_norm_epsilon,
+        kernel_initializer=backbone.kernel_initializer,
         dtype=backbone.dtype_policy,
         name="token_prediction_head",
     )

@@ -34,6 +34,8 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         dropout: share dropped in training. Defaults to 0.1.
         visibility: who sees whom. Defaults to `All()`.
         layer_norm_epsilon: defaults to 1e-12.
+        kernel_initializer: the name of a Keras initializer, or `"bert"` for BERT's
+            truncated normal of standard deviation 0.02. Defaults to `"lecun_normal"`.
         dtype: a dtype or policy for computations and weights.
 
     Call arguments:
@@ -87,6 +89,7 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         dropout=0.1,
         visibility=None,
         layer_norm_epsilon=1e-12,
+        kernel_initializer="lecun_normal",
         dtype=None,
         sibling=None,
         **kwargs,
@@ -123,7 +126,7 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
             if embedding_dim != hidden_dim:
                 projection = keras.layers.Dense(
                     hidden_dim,
-                    kernel_initializer=bert_initializer(),
+                    kernel_initializer=bert_initializer(kernel_initializer),
                     dtype=dtype,
                     name="embedding_projection",
                 )
@@ -133,6 +136,7 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
                 intermediate_dim,
                 dropout=dropout,
                 layer_norm_epsilon=layer_norm_epsilon,
+                kernel_initializer=kernel_initializer,
                 dtype=dtype,
                 name="encoder",
             )
@@ -165,6 +169,7 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         self.dropout = dropout
         self.visibility = visibility.rule
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = kernel_initializer
         self._join_family(sibling)
 
     def get_config(self):
@@ -181,4 +186,5 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
             "dropout": self.dropout,
             "visibility": keras.saving.serialize_keras_object(self.visibility),
             "layer_norm_epsilon": self.layer_norm_epsilon,
+            "kernel_initializer": self.kernel_initializer,
         }

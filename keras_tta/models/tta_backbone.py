@@ -33,6 +33,10 @@ class TTABackbone(Siblings, keras_hub.models.Backbone):
         mask_token_id: the mask token of `query="mask"`. Defaults to 4.
         visibility: who sees whom. Defaults to `NotSelf()`.
         layer_norm_epsilon: defaults to 1e-12.
+        kernel_initializer: the name of a Keras initializer, or `"bert"` for the
+            authors' truncated normal of standard deviation 0.02. Defaults to
+            `"lecun_normal"`, which keeps the scale of activations at any width: 0.02
+            leaves the attention of narrow models uniform for a long time.
         dtype: a dtype or policy for computations and weights.
 
     Call arguments:
@@ -88,6 +92,7 @@ class TTABackbone(Siblings, keras_hub.models.Backbone):
         mask_token_id=4,
         visibility=None,
         layer_norm_epsilon=1e-12,
+        kernel_initializer="lecun_normal",
         dtype=None,
         sibling=None,
         **kwargs,
@@ -115,6 +120,7 @@ class TTABackbone(Siblings, keras_hub.models.Backbone):
                 intermediate_dim,
                 dropout=dropout,
                 layer_norm_epsilon=layer_norm_epsilon,
+                kernel_initializer=kernel_initializer,
                 dtype=dtype,
                 name="encoder",
             )
@@ -144,6 +150,7 @@ class TTABackbone(Siblings, keras_hub.models.Backbone):
         self.mask_token_id = mask_token_id
         self.visibility = visibility.rule
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = kernel_initializer
         self._join_family(sibling)
 
     def get_config(self):
@@ -160,4 +167,5 @@ class TTABackbone(Siblings, keras_hub.models.Backbone):
             "mask_token_id": self.mask_token_id,
             "visibility": keras.saving.serialize_keras_object(self.visibility),
             "layer_norm_epsilon": self.layer_norm_epsilon,
+            "kernel_initializer": self.kernel_initializer,
         }

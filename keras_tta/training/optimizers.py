@@ -6,7 +6,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_tta")
 class AdamWeightDecay(keras.optimizers.Optimizer):
-    """Adam without bias correction and with decoupled weight decay.
+    """Adam with decoupled weight decay and, by default, no bias correction.
 
     The optimizer of the official BERT, T-TA and ELECTRA codes. Every step does
 
@@ -29,6 +29,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         beta_1: float. Decay rate of the first moment. Defaults to 0.9.
         beta_2: float. Decay rate of the second moment. Defaults to 0.999.
         epsilon: float. Added to the square root. Defaults to 1e-6.
+        bias_correction: bool. Whether moments are corrected for having begun at zero,
+            as in Adam's paper. Without it, as in the official codes, the first
+            thousand or so steps are up to three times as long; that needs a long
+            warm-up or a low rate. Defaults to False.
         global_clipnorm: float or None. All gradients are scaled together so that
             their joint norm is at most this. Defaults to 1.0.
         no_decay: tuple of regular expressions. A variable whose `name` (not its
@@ -63,6 +67,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         beta_1=0.9,
         beta_2=0.999,
         epsilon=1e-6,
+        bias_correction=False,
         global_clipnorm=1.0,
         no_decay=("bias", "gamma", "beta", "scale"),
         **kwargs,
@@ -76,6 +81,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
+        self.bias_correction = bias_correction
         # A plain string would be read as a tuple of letters.
         self.no_decay = (no_decay,) if isinstance(no_decay, str) else tuple(no_decay)
         self.exclude_from_weight_decay(var_names=self.no_decay)
@@ -105,12 +111,23 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def update_step(self, gradient, variable, learning_rate):
         gradient = ops.cast(gradient, variable.dtype)
-        learning_rate = ops.cast(learning_rate, variable.dtype)
+        learning_rate = ops.cast(self._corrected(learning_rate), variable.dtype)
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
         self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
         self.assign_sub(variable, learning_rate * m / (ops.sqrt(v) + self.epsilon))
+
+    def _corrected(self, learning_rate):
+        if not self.bias_correction:
+            return learning_rate
+        step = ops.cast(self.iterations + 1, "float32")
+        velocity_share = 1 - ops.power(self.beta_2, step)
+        return (
+            learning_rate
+            * ops.sqrt(velocity_share)
+            / (1 - ops.power(self.beta_1, step))
+        )
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         # Without a compiler, a Python loop over small operations is what PyTorch
@@ -132,7 +149,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             torch._foreach_add_(update, self.epsilon)
             torch._foreach_reciprocal_(update)
             torch._foreach_mul_(update, m)
-            torch._foreach_mul_(update, ops.convert_to_tensor(learning_rate))
+            learning_rate = ops.convert_to_tensor(self._corrected(learning_rate))
+            torch._foreach_mul_(update, learning_rate)
             torch._foreach_sub_([p.value for p in trainable_variables], update)
 
     def get_config(self):
@@ -142,6 +160,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 "beta_1": self.beta_1,
                 "beta_2": self.beta_2,
                 "epsilon": self.epsilon,
+                "bias_correction": self.bias_correction,
                 "no_decay": self.no_decay,
             }
         )
