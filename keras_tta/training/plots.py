@@ -11,10 +11,10 @@ _TRAINING, _HELD_OUT, _INK, _MUTED = "#d98c3f", "#0b6e99", "#1f2933", "#7b8794"
 
 
 def plot_curves(csv_or_rows, path, unigram=None, title=None):
-    """Draw the training loss and the held-out nats a token to a picture.
+    """Draw training and held-out nats a token to a picture.
 
-    The horizontal axis counts tokens if the rows have them, else steps. Held-out is
-    `val_nats_per_token`, else `val_loss`.
+    The horizontal axis counts tokens if the rows have them, else steps. Training is
+    `nats_per_token`, else `loss`; held-out is `val_nats_per_token`, else `val_loss`.
 
     Args:
         csv_or_rows: the path of a file of `MetricsCSV`, or its `rows`.
@@ -44,7 +44,7 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
         rows = read_metrics(csv_or_rows)
     rows = list(rows)
     across = "tokens" if rows and all("tokens" in row for row in rows) else "step"
-    trained = _series(rows, across, "loss")
+    trained = _series(rows, across, "nats_per_token") or _series(rows, across, "loss")
     held_out = _series(rows, across, "val_nats_per_token") or _series(
         rows, across, "val_loss"
     )
@@ -65,7 +65,7 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
             label=f"unigram {unigram:.2f}",
         )
     for points, name, style in (
-        (trained, "training loss", {"color": _TRAINING, "lw": 1.6, "ms": 3}),
+        (trained, "training", {"color": _TRAINING, "lw": 1.6, "ms": 3}),
         (held_out, "held-out", {"color": _HELD_OUT, "lw": 2.2, "ms": 4.5}),
     ):
         if points:
@@ -86,7 +86,13 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
         label.set_color(_INK)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color("#cbd2d9")
-    axes.legend(frameon=False, labelcolor="linecolor", loc="upper right")
+    axes.legend(
+        frameon=False,
+        labelcolor="linecolor",
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=3,
+    )
     os.makedirs(os.path.dirname(os.fspath(path)) or ".", exist_ok=True)
     figure.savefig(path)
 

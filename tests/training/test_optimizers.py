@@ -55,6 +55,22 @@ def test_updates_are_the_official_ones():
         np.testing.assert_allclose(ops.convert_to_numpy(variable), value, atol=2e-6)
 
 
+def test_bias_correction_is_adams():
+    values, variables, gradients = make_variables()
+    ours = AdamWeightDecay(1e-2, weight_decay=0.0, bias_correction=True)
+    theirs = keras.optimizers.Adam(1e-2, epsilon=1e-12, global_clipnorm=1.0)
+    ours.epsilon = 1e-12
+    copies = [keras.Variable(value) for value in values]
+    for step in gradients:
+        step = [ops.convert_to_tensor(g) for g in step]
+        ours.apply(step, variables)
+        theirs.apply(step, copies)
+    for variable, copy in zip(variables, copies, strict=True):
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(variable), ops.convert_to_numpy(copy), atol=2e-6
+        )
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_makes_the_official_updates(jit_compile):
     if jit_compile and keras.backend.backend() == "torch":
