@@ -19,12 +19,11 @@ from rich.table import Table
 
 from keras_tta.data import (
     TokenBatches,
-    iterate_sentences,
     python_documentation,
     read_documents,
-    split_documents,
     train_wordpiece,
     unigram_nats_per_token,
+    write_token_store,
 )
 from keras_tta.models import TTABackbone
 from keras_tta.pretraining import LanguageAutoencoder
@@ -42,6 +41,8 @@ flags.DEFINE_multi_string("corpus", [], "Text files, folders or patterns.")
 flags.DEFINE_string("output", "runs/demo", "Folder for all that is written.")
 flags.DEFINE_float("minutes", 2.0, "Training time; the learning rate ends with it.")
 flags.DEFINE_integer("vocabulary_size", 2000, "Word pieces to train.")
+flags.DEFINE_integer("tokenizer_documents", 100_000, "It is trained on the first ones.")
+flags.DEFINE_float("held_out", 0.05, "Share of documents that is not trained on.")
 flags.DEFINE_integer("num_layers", 2, "Layers.")
 flags.DEFINE_integer("hidden_dim", 128, "Width.")
 flags.DEFINE_integer("num_heads", 2, "Attention heads.")
@@ -60,36 +61,28 @@ def main(_):
     output = Path(FLAGS.output)
     output.mkdir(parents=True, exist_ok=True)
 
-    # Text to tokens.
-    if FLAGS.corpus:
-        documents = read_documents(FLAGS.corpus)
-    else:
-        documents = python_documentation(docstrings=True)
-    train, held_out = map(list, split_documents(documents, held_out_fraction=0.05))
-    tokenizer = train_wordpiece(train, FLAGS.vocabulary_size)
-    train_tokens, held_out_tokens = (
-        tokenizer.encode_batch(list(iterate_sentences(part)))
-        for part in (train, held_out)
-    )
-    unigram = unigram_nats_per_token(
-        train_tokens, held_out_tokens, tokenizer.vocabulary_size()
-    )
+    # Text to tokens, on disk: a second run with the same text finds them there.
+    corpus = FLAGS.corpus or [write_demo_corpus(output / "corpus.txt")]
+    sample = islice(read_documents(corpus), FLAGS.tokenizer_documents)
+    tokenizer = train_wordpiece(sample, FLAGS.vocabulary_size)
+    store = write_token_store(output / "tokens", corpus, tokenizer)
+    train, held_out = store.split(held_out_fraction=FLAGS.held_out)
+    unigram = unigram_nats_per_token(train, held_out, tokenizer.vocabulary_size())
     shape = {
         "batch_size": FLAGS.batch_size,
         "sequence_length": FLAGS.sequence_length,
         "packed": True,
     }
     train_batches = TokenBatches(
-        train_tokens,
-        seed=FLAGS.seed,
-        steps_per_epoch=FLAGS.steps_per_evaluation,
-        **shape,
+        train, seed=FLAGS.seed, steps_per_epoch=FLAGS.steps_per_evaluation, **shape
     )
-    held_out_batches = TokenBatches(held_out_tokens, shuffle=False, **shape)
+    held_out_batches = TokenBatches(held_out, shuffle=False, **shape)
+    report = store.info["report"]
     console.print(
-        f"{sum(map(len, train_tokens)):,} tokens to train on, "
-        f"{sum(map(len, held_out_tokens)):,} held out, "
-        f"{train_batches.padding_share:.0%} padding. "
+        f"{report['stored_documents']:,} documents, {report['stored_sentences']:,} "
+        f"sentences; dropped: {report['dropped'] or 'nothing'}.\n"
+        f"{train.lengths.sum():,} tokens to train on, {held_out.lengths.sum():,} held "
+        f"out, {train_batches.padding_share:.1%} padding. "
         f"Backend: {keras.backend.backend()}."
     )
 
@@ -124,7 +117,7 @@ def main(_):
     console.print(
         f"Held-out nats a token: {nats:.2f}; a unigram model has {unigram:.2f}."
     )
-    show_pairs(TextScorer(pretrainer, tokenizer), held_out)
+    show_pairs(TextScorer(pretrainer, tokenizer), map(tokenizer.detokenize, held_out))
     pretrainer.save_to_preset(
         output / "preset",
         tokenizer=tokenizer,
@@ -134,12 +127,18 @@ def main(_):
     console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
 
 
-def show_pairs(scorer, documents, count=200, shown=6):
-    """Scores held-out sentences against themselves with two neighbours swapped."""
+def write_demo_corpus(path):
+    """Python's own documentation as a text file, in the format `--corpus` takes."""
+    documents = python_documentation(docstrings=True)
+    path.write_text("\n\n".join(map("\n".join, documents)) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def show_pairs(scorer, sentences, count=200, shown=6):
+    """Scores sentences against themselves with two neighbouring words swapped."""
     rng = np.random.default_rng(FLAGS.seed)
     good, bad = [], []
-    usable = (s for s in iterate_sentences(documents) if 6 <= len(s.split()) <= 14)
-    for sentence in islice(usable, count):
+    for sentence in islice((s for s in sentences if 6 <= len(s.split()) <= 14), count):
         words = sentence.split()
         i = rng.integers(len(words) - 1)
         words[i], words[i + 1] = words[i + 1], words[i]
