@@ -28,6 +28,11 @@ class OnePass:
         self.bucket_lengths = bucket_lengths
         self._models = {}
 
+    @property
+    def visibility(self):
+        """What a token is predicted from, unless asked otherwise."""
+        return self.backbone.visibility
+
     def log_probabilities(
         self, encoded, scored, rule, stride=None, only_scored=False, progress=False
     ):
@@ -52,7 +57,7 @@ class OnePass:
             slots = np.arange(shape[1])
             asked = (slots >= firsts) & (slots < lasts)
             asked[asked] = scored[(starts + slots)[asked]]
-            inputs = encoded.inputs(starts[:, 0], lengths[:, 0], shape, rule.needs)
+            inputs = encoded.inputs(starts[:, 0], lengths[:, 0], shape, model.input)
             if only_scored:
                 inputs["positions"], asked_slots = _leftmost(asked, shape[0])
                 nats = model.predict_on_batch(inputs)[: len(part)][asked_slots]
@@ -69,9 +74,9 @@ class OnePass:
         """
         rows = encoded.rows(self.backbone.max_sequence_length, None, rule)
         ((_, shape),) = length_buckets(rows.lengths, self.bucket_lengths, 1)
-        inputs = encoded.inputs(rows.starts, rows.lengths, shape, rule.needs)
-        inputs["positions"], found = _leftmost(asked[None], 1)
         model = self._model(token_candidates, rule, count, excluded_token_ids)
+        inputs = encoded.inputs(rows.starts, rows.lengths, shape, model.input)
+        inputs["positions"], found = _leftmost(asked[None], 1)
         log_probabilities, token_ids = model.predict_on_batch(inputs)
         return log_probabilities[found], token_ids[found]
 

@@ -10,7 +10,7 @@ from keras_tta.layers.checks import check_one_of, check_positive_integers
 from keras_tta.presets import load_backbone, load_head, load_tokenizer
 from keras_tta.tasks.encoded_texts import EncodedTexts
 from keras_tta.tasks.length_buckets import bucket_widths
-from keras_tta.tasks.one_pass import OnePass
+from keras_tta.tasks.readers import text_reader
 from keras_tta.tasks.scoring_rules import scoring_rule
 
 
@@ -30,28 +30,32 @@ class RankedToken(NamedTuple):
 
 
 class TextScorer:
-    """Scores text in one pass: the log-probability of each token given the others.
+    """Scores text: the log-probability of each token given the others.
 
-    The sum over a text is its pseudo-log-likelihood (Salazar et al., ACL 2020), for
-    which masked language models need a pass for every token. It ranks texts; it is no
-    probability of the text, and not comparable with scores of left-to-right models.
+    A T-TA does so in one pass. The sum over a text is its pseudo-log-likelihood
+    (Salazar et al., ACL 2020). It ranks texts; it is no probability of the text, and
+    not comparable with scores of left-to-right models.
+
+    A masked language model is asked for the same and needs a pass for every token: what
+    a token must not see reads [MASK]. A causal one predicts every token from those
+    before it, in one pass; its scores are logarithms of probabilities.
 
     A text is read as [SOS] w1..wn [EOS]. Its score does not depend on the texts that
     come with it. Texts go through the model in batches of like length, few shapes in
     all, so that backends that compile (JAX, XLA) do so a few times only.
 
     Args:
-        model: a `keras_tta.pretraining.LanguageAutoencoder`, or anything that has a
-            `backbone`, with static keys and values, and a `head`. It is not copied:
-            train it further and the scores change.
+        model: a `keras_tta.pretraining.LanguageAutoencoder`, `MaskedLM` or `CausalLM`,
+            or anything that has a `backbone` and a `head`. It is not copied: train it
+            further and the scores change.
         tokenizer: of `keras_tta.data`. Defaults to the one the model came with.
-        batch_size: most texts that go through the model at once. Defaults to 64.
+        batch_size: most rows that go through the model at once. Defaults to 64.
         bucket_lengths: widths that texts are padded to, specials included. Defaults to
             16, 24, 32, 40, 48, 64, 80, 96, 128, ..., as far as the model goes.
 
     Raises:
-        ValueError: if the model's rule lets tokens see themselves or its keys and
-            values are contextual, or the tokenizer has more tokens than the model.
+        ValueError: if the rule of a model with static keys lets tokens see themselves,
+            or the tokenizer has more tokens than the model.
 
     Example:
     ```python
@@ -93,13 +97,6 @@ class TextScorer:
                 f"The tokenizer has {self.tokenizer.vocabulary_size()} tokens, the "
                 f"model knows {backbone.vocabulary_size}: it was trained with another."
             )
-        if not getattr(backbone, "static_key_value", False):
-            raise ValueError(
-                "Scoring in one pass needs static keys and values, as those of "
-                "`TTABackbone`: where they are contextual, a hidden token comes back "
-                f"through its neighbours. Received: a {type(backbone).__name__}"
-            )
-        self.visibility = scoring_rule(None, None, backbone.visibility)
         self.max_sequence_length = backbone.max_sequence_length
         if bucket_lengths is None:
             bucket_lengths = bucket_widths(self.max_sequence_length)
@@ -108,9 +105,10 @@ class TextScorer:
                 "The largest of `bucket_lengths` must be the model's longest input, "
                 f"{self.max_sequence_length}. Received: bucket_lengths={bucket_lengths}"
             )
-        self._reader = OnePass(
+        self._reader = text_reader(
             backbone, model.head, batch_size, tuple(sorted(bucket_lengths))
         )
+        self.visibility = scoring_rule(None, None, self._reader.visibility)
 
     @classmethod
     def from_preset(cls, directory, dtype=None, **options):

@@ -1,4 +1,4 @@
-"""Models from tokens to what is known of them in one pass, for `predict_on_batch`.
+"""Models from tokens to what is known of them, for `predict_on_batch`.
 
 Keras compiles each once for a shape, where the backend compiles, keeps no gradients,
 and brings back NumPy arrays. None returns logits (B, T, V).
@@ -30,6 +30,29 @@ def chosen_token_nats(backbone, head):
     return keras.Model(inputs, _Nats(head, dtype=head.dtype_policy)(hidden, labels))
 
 
+def masked_token_nats(backbone, head):
+    """A model to the nats of `labels` at `positions`, both (B, P).
+
+    For tokens that the backbone's inputs hide.
+    """
+    labels = keras.Input((None,), dtype="int32", name="labels")
+    inputs, hidden = _read_at_positions(backbone)
+    nats = _Nats(head, dtype=head.dtype_policy)(hidden, labels)
+    return keras.Model({**inputs, "labels": labels}, nats)
+
+
+def next_token_nats(backbone, head):
+    """A model to the nats of every token, (B, T), read from the one before it.
+
+    The first token, which has none before it, has 0.
+    """
+    inputs = backbone.input
+    nats = _Nats(head, dtype=head.dtype_policy)(
+        backbone.output[:, :-1], inputs["token_ids"][:, 1:]
+    )
+    return keras.Model(inputs, ops.pad(nats, [[0, 0], [1, 0]]))
+
+
 def token_candidates(backbone, head, count, excluded_token_ids):
     """A model to the likeliest tokens at some positions and their log-probabilities.
 
@@ -51,6 +74,9 @@ def _read_at_positions(backbone):
     """
     positions = keras.Input((None,), dtype="int32", name="positions")
     inputs = {**backbone.input, "positions": positions}
+    if not backbone.static_key_value:
+        at = ops.expand_dims(positions, -1)
+        return inputs, ops.take_along_axis(backbone.output, at, axis=1)
     query, key_value = backbone.embeddings(
         inputs["token_ids"], position_ids=inputs.get("position_ids")
     )

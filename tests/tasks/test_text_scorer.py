@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_tta.layers import TokenPredictionHead
-from keras_tta.models import TransformerBackbone, TTABackbone
+from keras_tta.models import TTABackbone
 from keras_tta.tasks import TextScorer
 from keras_tta.visibility import All, NotSelf, SameSegment
 from tests.tasks.conftest import make_model
@@ -210,9 +210,6 @@ def test_a_model_that_sees_its_targets_is_refused(model, tokenizer):
     )
     with pytest.raises(ValueError, match="copied, not predicted"):
         TextScorer(cheat, tokenizer)
-    contextual = TransformerBackbone(18, 1, 1, 4, 4, visibility=NotSelf())
-    with pytest.raises(ValueError, match="static keys .* TransformerBackbone"):
-        TextScorer(SimpleNamespace(backbone=contextual, head=model.head), tokenizer)
 
 
 def test_model_and_tokenizer_must_belong_together(model, tokenizer):
