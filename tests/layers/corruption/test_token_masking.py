@@ -290,6 +290,18 @@ def test_static_copies_are_the_numpy_masks_of_their_keys():
     assert seen == {0, 1}
 
 
+@pytest.mark.agnostic
+def test_tf_map_takes_the_step_of_an_enumerated_dataset():
+    tf = pytest.importorskip("tensorflow")
+    token_ids = many_rows(4, 16)
+    rows = tf.data.Dataset.from_tensor_slices({"token_ids": token_ids}).enumerate()
+    layer = masking(mask_rate=0.5)
+    masked = rows.map(lambda step, row: layer.tf_map((5, step))(row))
+    for step, row in enumerate(masked.as_numpy_iterator()):
+        expected = layer.numpy(token_ids[step], key=(5, step))
+        np.testing.assert_array_equal(row["token_ids"], expected["token_ids"])
+
+
 def test_training_draws_afresh_and_validation_does_not():
     layer, token_ids = masking(), ops.convert_to_tensor(many_rows(8, 32), "int32")
     fresh = [
