@@ -107,7 +107,7 @@ def main(_):
         train_batches,
         validation_data=held_out_batches,
         epochs=1_000_000,  # The budget ends it.
-        callbacks=[budget, Progress(budget), metrics],
+        callbacks=[budget, Progress(budget, train_batches), metrics],
     )
 
     # What was learned.

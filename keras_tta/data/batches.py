@@ -68,6 +68,7 @@ class TokenBatches(keras.utils.PyDataset):
         cut_sequences: int, sequences that needed more than one row.
         empty_sequences: int, sequences without tokens, which get no row.
         dropped_rows: int, rows left out of each pass.
+        seconds: float, time spent making batches so far.
         padding_share: float, padding tokens among all tokens of a pass.
 
     ```python
@@ -152,6 +153,7 @@ class TokenBatches(keras.utils.PyDataset):
         ]
         self.epoch = 0
         self._read = set()
+        self.seconds = 0.0
 
         starts, lengths = cut_rows(sequences, sequence_length - specials)
         if packed:
@@ -217,7 +219,10 @@ class TokenBatches(keras.utils.PyDataset):
             raise IndexError(f"Batch {index} of {len(self)}.")
         self.on_epoch_end()
         self._read.add(index)
-        return self.batch(self.first_step + self.epoch * len(self) + index)
+        start = time.perf_counter()
+        batch = self.batch(self.first_step + self.epoch * len(self) + index)
+        self.seconds += time.perf_counter() - start
+        return batch
 
     def batch(self, step: int) -> tuple[dict[str, np.ndarray]]:
         """The batch of training step `step`, which counts through all passes."""

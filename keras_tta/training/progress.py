@@ -29,6 +29,10 @@ class Progress(keras.callbacks.ProgbarLogger):
     Args:
         budget: `WallClockBudget` or None. Where given, the time left is the
             budget's and not an estimate from the number of steps.
+        batches: the data, or None. Where it counts `padding_share` and `seconds`, as
+            `keras_tta.data.TokenBatches` does, the share of padding and the share of
+            the time that goes into making batches are shown. Made ahead in a thread,
+            as on TensorFlow, they cost less than that.
         interval: float. Seconds between lines where the output is no terminal.
             Defaults to 10.
         console: `rich.console.Console` or None, to write elsewhere than to the
@@ -58,9 +62,17 @@ class Progress(keras.callbacks.ProgbarLogger):
     on_predict_batch_end = keras.callbacks.Callback.on_predict_batch_end
     on_predict_end = keras.callbacks.Callback.on_predict_end
 
-    def __init__(self, budget=None, interval=10.0, console=None, clock=time.monotonic):
+    def __init__(
+        self,
+        budget=None,
+        batches=None,
+        interval=10.0,
+        console=None,
+        clock=time.monotonic,
+    ):
         super().__init__()
         self._budget = budget
+        self._batches = batches
         self._interval = interval
         self._console = console or Console()
         self._clock = clock
@@ -192,8 +204,12 @@ class Progress(keras.callbacks.ProgbarLogger):
             parts.append(f"held-out {self._held_out[-1][1]:.4g}")
         if self._step > 0:
             parts.append(f"lr {self._learning_rate:.3g}")
-        doing = self._doing or self._speed()
-        return "  ".join([*parts, doing] if doing else parts)
+        parts.append(self._doing or self._speed())
+        if self._batches is not None and not self._doing:
+            seconds = max(self._clock() - self._started, 1e-9)
+            parts.append(f"padding {self._batches.padding_share:.1%}")
+            parts.append(f"data {self._batches.seconds / seconds:.1%}")
+        return "  ".join(filter(None, parts))
 
     def _summary(self):
         done = f"{self._step:,} steps"

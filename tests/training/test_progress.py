@@ -1,4 +1,5 @@
 import io
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -47,7 +48,15 @@ class CountingModel(keras.Model):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
-def train(model=None, terminal=False, interval=0.0, budget=None, first=0.5, **fit):
+def train(
+    model=None,
+    terminal=False,
+    interval=0.0,
+    budget=None,
+    batches=None,
+    first=0.5,
+    **fit,
+):
     """Returns all that was written; a step is 4 examples."""
     if model is None:
         inputs = keras.Input((1,))
@@ -58,7 +67,7 @@ def train(model=None, terminal=False, interval=0.0, budget=None, first=0.5, **fi
         budget._clock = clock
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=100)
-    progress = Progress(budget, interval, console, clock)
+    progress = Progress(budget, batches, interval, console, clock)
     callbacks = [*([budget] if budget else []), progress, Tick(clock, first)]
     fit = {"epochs": 2, "batch_size": 4, **fit}
     model.fit(X, X, callbacks=callbacks, **fit)
@@ -105,6 +114,13 @@ def test_a_budget_gives_the_time_left():
     lines = train(budget=budget, epochs=1000).splitlines()
     assert lines[1].startswith("step 1  0:00 spent  0:10 left  loss ")
     assert lines[-1].startswith("Trained 20 steps, 80k tokens in 0:10")
+
+
+def test_what_the_data_cost():
+    batches = SimpleNamespace(padding_share=0.25, seconds=1.0)
+    lines = train(batches=batches, first=2.0).splitlines()
+    assert "padding" not in lines[0]
+    assert lines[1].endswith("padding 25.0%  data 50.0%")
 
 
 def test_a_generator_of_unknown_length():
