@@ -6,6 +6,7 @@ load what was saved with it.
 
 from keras_tta import (
     data,
+    evaluation,
     layers,
     models,
     presets,
@@ -19,6 +20,7 @@ from keras_tta.version import __version__
 __all__ = [
     "__version__",
     "data",
+    "evaluation",
     "layers",
     "models",
     "presets",
