@@ -1,5 +1,6 @@
 """Batches of token ids: every batch a pure function of the seed and the step."""
 
+import time
 from collections.abc import Iterable, Sequence
 
 import keras

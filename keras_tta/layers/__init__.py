@@ -1,9 +1,21 @@
-"""Keras layers: visibility, attention, encoders, embeddings, heads."""
+"""Keras layers: visibility, attention, encoders, embeddings, heads, corruption."""
 
 from keras_tta.layers.attention import (
     ProjectedAttention,
     TTAAttention,
     VisibilityMask,
+)
+from keras_tta.layers.corruption import (
+    BARTDenoising,
+    Deshuffling,
+    Masker,
+    MASSDenoising,
+    PrefixLM,
+    SpanCorruption,
+    TokenDenoising,
+    TokenMasking,
+    UL2Denoising,
+    preview,
 )
 from keras_tta.layers.embeddings import TransformerEmbedding, TTAEmbedding
 from keras_tta.layers.encoders import SharedKVEncoder, TransformerEncoder
@@ -11,13 +23,23 @@ from keras_tta.layers.feed_forward import FeedForwardBlock
 from keras_tta.layers.heads import TokenPredictionHead
 
 __all__ = [
+    "BARTDenoising",
+    "Deshuffling",
     "FeedForwardBlock",
+    "MASSDenoising",
+    "Masker",
+    "PrefixLM",
     "ProjectedAttention",
     "SharedKVEncoder",
+    "SpanCorruption",
     "TTAAttention",
     "TTAEmbedding",
+    "TokenDenoising",
+    "TokenMasking",
     "TokenPredictionHead",
     "TransformerEmbedding",
     "TransformerEncoder",
+    "UL2Denoising",
     "VisibilityMask",
+    "preview",
 ]
