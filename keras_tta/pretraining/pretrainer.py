@@ -133,8 +133,10 @@ class Pretrainer(keras.Model):
 
         Raises:
             ValueError: if the length of the schedule is known neither from the data nor
-                from `steps_per_epoch` nor from `compile(total_steps=...)`.
+                from `steps_per_epoch` nor from `compile(total_steps=...)`; or if
+                `sample_weight` is given, which Keras would drop.
         """
+        self._refuse_sample_weight(kwargs)
         x = with_tuple_batches(x)
         if not isinstance(x, dict):
             # Data sets have their own order, which Keras would draw anew from Python's
@@ -159,6 +161,7 @@ class Pretrainer(keras.Model):
         return super().fit(x, y, batch_size=batch_size, epochs=epochs, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
+        self._refuse_sample_weight(kwargs)
         return super().evaluate(with_tuple_batches(x), *args, **kwargs)
 
     def make_train_function(self, force=False):
@@ -299,6 +302,14 @@ class Pretrainer(keras.Model):
             # A preset may come without one.
             pass
         return pretrainer
+
+    def _refuse_sample_weight(self, arguments):
+        if arguments.get("sample_weight") is not None:
+            raise ValueError(
+                "Keras drops the `sample_weight` of data without `y`, and pretraining "
+                "has no `y`. Weigh rows in `train_on_batch` and `test_on_batch`, which "
+                "keep it."
+            )
 
     def _set_schedule(self, total_steps, start_step=0):
         warmup = self._recipe["warmup"]
