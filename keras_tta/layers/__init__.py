@@ -14,22 +14,26 @@ from keras_tta.layers.corruption import (
     SpanCorruption,
     TokenDenoising,
     TokenMasking,
+    TokenSampler,
     UL2Denoising,
     preview,
 )
 from keras_tta.layers.embeddings import TransformerEmbedding, TTAEmbedding
 from keras_tta.layers.encoders import SharedKVEncoder, TransformerEncoder
 from keras_tta.layers.feed_forward import FeedForwardBlock
-from keras_tta.layers.heads import TokenPredictionHead
+from keras_tta.layers.heads import EmbeddingHead, TokenPredictionHead
+from keras_tta.layers.replaced_token_head import ReplacedTokenHead
 
 __all__ = [
     "BARTDenoising",
     "Deshuffling",
+    "EmbeddingHead",
     "FeedForwardBlock",
     "MASSDenoising",
     "Masker",
     "PrefixLM",
     "ProjectedAttention",
+    "ReplacedTokenHead",
     "SharedKVEncoder",
     "SpanCorruption",
     "TTAAttention",
@@ -37,6 +41,7 @@ __all__ = [
     "TokenDenoising",
     "TokenMasking",
     "TokenPredictionHead",
+    "TokenSampler",
     "TransformerEmbedding",
     "TransformerEncoder",
     "UL2Denoising",

@@ -11,68 +11,13 @@ from keras_tta.layers.sublayers import bert_initializer, dense, layer_norm
 POSITIONS_IN_A_CHUNK = 2048
 
 
-@keras.saving.register_keras_serializable(package="keras_tta")
-class TokenPredictionHead(keras.layers.Layer):
-    """Predicts a token at every position: transform, then the tied embedding table.
+class _TokenHead(keras.layers.Layer):
+    """What token heads share: logits by an embedding layer's table, and their loss."""
 
-    `logits = LN(gelu(W h + b)) E^T + c`, as the heads of BERT, ELECTRA's generator and
-    T-TA. Logits are float32 under every dtype policy.
-
-    Training does not need the logits of all positions at once: `loss` works through
-    them in chunks, and computes the gradients along with the loss, so that the
-    vocabulary product is done once forward and twice backward, as without chunks.
-
-    Args:
-        token_embedding: the layer that owns the table E; a
-            `keras.layers.ReversibleEmbedding`, such as `backbone.token_embedding`.
-        layer_norm_epsilon: defaults to 1e-12.
-        kernel_initializer: defaults to `"lecun_normal"`; `"bert"` is a truncated
-            normal of standard deviation 0.02.
-
-    Call arguments:
-        hidden: (B, T, D).
-
-    Returns:
-        Logits, float32 (B, T, V).
-
-    Example:
-    ```python
-    import keras
-    import numpy as np
-    from keras_tta.layers import TokenPredictionHead
-
-    embedding = keras.layers.ReversibleEmbedding(input_dim=11, output_dim=8)
-    embedding.build((None, None))
-    head = TokenPredictionHead(embedding)
-    assert tuple(head(np.ones((2, 3, 8), "float32")).shape) == (2, 3, 11)
-    ```
-    """
-
-    def __init__(
-        self,
-        token_embedding,
-        layer_norm_epsilon=1e-12,
-        kernel_initializer="lecun_normal",
-        **kwargs,
-    ):
+    def __init__(self, token_embedding, **kwargs):
         super().__init__(**kwargs)
         self.token_embedding = token_embedding
         self.vocabulary_size = token_embedding.input_dim
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.kernel_initializer = bert_initializer(kernel_initializer)
-        self.transform_dense = dense(self, token_embedding.output_dim, "transform")
-        self.transform_norm = layer_norm(self, "transform_norm")
-
-    def build(self, hidden_shape):
-        self.transform_dense.build(hidden_shape)
-        self.transform_norm.build((*hidden_shape[:-1], self.transform_dense.units))
-        self.bias = self.add_weight(
-            name="bias",
-            shape=(self.vocabulary_size,),
-            initializer="zeros",
-            autocast=False,
-        )
-        self.built = True
 
     def call(self, hidden):
         return self._logits(self.transform(hidden), self._table(), self.bias)
@@ -81,11 +26,6 @@ class TokenPredictionHead(keras.layers.Layer):
         return keras.KerasTensor(
             (*hidden.shape[:-1], self.vocabulary_size), dtype="float32"
         )
-
-    def transform(self, hidden):
-        """What is multiplied with the table, (B, T, D)."""
-        hidden = ops.gelu(self.transform_dense(hidden), approximate=False)
-        return self.transform_norm(hidden)
 
     def loss(self, hidden, labels, weights, training=None):
         """Weighted negative log-likelihood of the labels, in nats, without the logits.
@@ -130,14 +70,8 @@ class TokenPredictionHead(keras.layers.Layer):
         return total, nats, correct
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "token_embedding": keras.saving.serialize_keras_object(
-                self.token_embedding
-            ),
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
+        embedding = keras.saving.serialize_keras_object(self.token_embedding)
+        return {**super().get_config(), "token_embedding": embedding}
 
     @classmethod
     def from_config(cls, config):
@@ -145,6 +79,8 @@ class TokenPredictionHead(keras.layers.Layer):
         return cls(**{**config, "token_embedding": embedding})
 
     def _table(self):
+        if not self.token_embedding.tie_weights:
+            return ops.transpose(self.token_embedding.reverse_embeddings)
         return ops.convert_to_tensor(self.token_embedding.embeddings)
 
     def _logits(self, states, table, bias):
@@ -215,6 +151,134 @@ class TokenPredictionHead(keras.layers.Layer):
             ops.cast(for_table, "float32"),
             for_bias,
         )
+
+
+@keras.saving.register_keras_serializable(package="keras_tta")
+class TokenPredictionHead(_TokenHead):
+    """Predicts a token at every position: transform, then the tied embedding table.
+
+    `logits = LN(gelu(W h + b)) E^T + c`, as the heads of BERT, ELECTRA's generator and
+    T-TA. Logits are float32 under every dtype policy.
+
+    Training does not need the logits of all positions at once: `loss` works through
+    them in chunks, and computes the gradients along with the loss, so that the
+    vocabulary product is done once forward and twice backward, as without chunks.
+
+    Args:
+        token_embedding: the layer that owns the table E; a
+            `keras.layers.ReversibleEmbedding`, such as `backbone.token_embedding`.
+        layer_norm_epsilon: defaults to 1e-12.
+        kernel_initializer: defaults to `"lecun_normal"`; `"bert"` is a truncated
+            normal of standard deviation 0.02.
+
+    Call arguments:
+        hidden: (B, T, D).
+
+    Returns:
+        Logits, float32 (B, T, V).
+
+    Example:
+    ```python
+    import keras
+    import numpy as np
+    from keras_tta.layers import TokenPredictionHead
+
+    embedding = keras.layers.ReversibleEmbedding(input_dim=11, output_dim=8)
+    embedding.build((None, None))
+    head = TokenPredictionHead(embedding)
+    assert tuple(head(np.ones((2, 3, 8), "float32")).shape) == (2, 3, 11)
+    ```
+    """
+
+    def __init__(
+        self,
+        token_embedding,
+        layer_norm_epsilon=1e-12,
+        kernel_initializer="lecun_normal",
+        **kwargs,
+    ):
+        super().__init__(token_embedding, **kwargs)
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = bert_initializer(kernel_initializer)
+        self.transform_dense = dense(self, token_embedding.output_dim, "transform")
+        self.transform_norm = layer_norm(self, "transform_norm")
+
+    def build(self, hidden_shape):
+        self.transform_dense.build(hidden_shape)
+        self.transform_norm.build((*hidden_shape[:-1], self.transform_dense.units))
+        self.bias = self.add_weight(
+            name="bias",
+            shape=(self.vocabulary_size,),
+            initializer="zeros",
+            autocast=False,
+        )
+        self.built = True
+
+    def transform(self, hidden):
+        """What is multiplied with the table, (B, T, D)."""
+        hidden = ops.gelu(self.transform_dense(hidden), approximate=False)
+        return self.transform_norm(hidden)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_tta")
+class EmbeddingHead(_TokenHead):
+    """Predicts a token at every position with the embedding layer alone.
+
+    `logits = scale h E^T`, without a transform or a bias, as in T5 and BART; E is the
+    table that `token_embedding` reads with, or, with `tie_weights=False`, its own one
+    for the output. Logits are float32 under every dtype policy. The head has no weights
+    but these; its loss is in chunks, as that of `TokenPredictionHead`.
+
+    Args:
+        token_embedding: a `keras.layers.ReversibleEmbedding`, such as
+            `backbone.token_embedding`.
+        scale: defaults to 1. T5 multiplies by D ** -0.5 where the table is tied.
+
+    Call arguments:
+        hidden: (B, T, D).
+
+    Returns:
+        Logits, float32 (B, T, V).
+
+    Example:
+    ```python
+    import keras
+    import numpy as np
+    from keras_tta.layers import EmbeddingHead
+
+    embedding = keras.layers.ReversibleEmbedding(input_dim=11, output_dim=4)
+    embedding.build((None, None))
+    head = EmbeddingHead(embedding, scale=4**-0.5)
+    assert tuple(head(np.ones((2, 3, 4), "float32")).shape) == (2, 3, 11)
+    ```
+    """
+
+    def __init__(self, token_embedding, scale=1.0, **kwargs):
+        super().__init__(token_embedding, **kwargs)
+        self.scale = float(scale)
+
+    def build(self, hidden_shape=None):
+        self.built = True
+
+    @property
+    def bias(self):
+        # The sweep is the same for all heads; adding zeros costs next to nothing.
+        return ops.zeros((self.vocabulary_size,), "float32")
+
+    def transform(self, hidden):
+        """What is multiplied with the table, (B, T, D)."""
+        hidden = ops.cast(hidden, self.compute_dtype)
+        return hidden * ops.cast(self.scale, hidden.dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
 
 
 def _pad_time(x, size):
