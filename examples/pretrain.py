@@ -2,6 +2,7 @@
 
     python examples/pretrain.py
     python examples/pretrain.py --corpus 'books/*.txt' --output runs/books --minutes 60
+    python examples/pretrain.py --objective mlm
 
 Text is UTF-8, one sentence a line, documents apart by a blank line. Without `--corpus`
 it trains on the documentation that comes with Python. The output folder holds the
@@ -25,8 +26,9 @@ from keras_tta.data import (
     unigram_nats_per_token,
     write_token_store,
 )
-from keras_tta.models import TTABackbone
-from keras_tta.pretraining import LanguageAutoencoder
+from keras_tta.layers import TokenMasking
+from keras_tta.models import TransformerBackbone, TTABackbone
+from keras_tta.pretraining import CausalLM, LanguageAutoencoder, MaskedLM
 from keras_tta.tasks import TextScorer
 from keras_tta.training import (
     AdamWeightDecay,
@@ -35,8 +37,10 @@ from keras_tta.training import (
     WallClockBudget,
     plot_curves,
 )
+from keras_tta.visibility import Causal
 
 FLAGS = flags.FLAGS
+flags.DEFINE_enum("objective", "tta", ["tta", "mlm", "clm"], "What is learned.")
 flags.DEFINE_multi_string("corpus", [], "Text files, folders or patterns.")
 flags.DEFINE_string("output", "runs/demo", "Folder for all that is written.")
 flags.DEFINE_float("minutes", 2.0, "Training time; the learning rate ends with it.")
@@ -87,19 +91,7 @@ def main(_):
     )
 
     # The model and its training.
-    backbone = TTABackbone(
-        vocabulary_size=tokenizer.vocabulary_size(),
-        num_layers=FLAGS.num_layers,
-        num_heads=FLAGS.num_heads,
-        hidden_dim=FLAGS.hidden_dim,
-        intermediate_dim=4 * FLAGS.hidden_dim,
-        max_sequence_length=FLAGS.sequence_length,
-        dropout=FLAGS.dropout,
-        mask_token_id=tokenizer.mask_token_id,
-    )
-    pretrainer = LanguageAutoencoder(
-        backbone, special_token_ids=tokenizer.special_token_ids, packed=True
-    )
+    pretrainer = build_pretrainer(tokenizer)
     pretrainer.compile(AdamWeightDecay(FLAGS.learning_rate, bias_correction=True))
     budget = WallClockBudget(FLAGS.minutes, FLAGS.learning_rate)
     metrics = MetricsCSV(output / "metrics.csv")
@@ -117,14 +109,41 @@ def main(_):
     console.print(
         f"Held-out nats a token: {nats:.2f}; a unigram model has {unigram:.2f}."
     )
-    show_pairs(TextScorer(pretrainer, tokenizer), map(tokenizer.detokenize, held_out))
     pretrainer.save_to_preset(
         output / "preset",
         tokenizer=tokenizer,
         figures={"held-out nats a token": nats, "of a unigram model": unigram},
     )
     plot_curves(metrics.rows, output / "loss.png", unigram=unigram)
+    show_pairs(TextScorer(pretrainer, tokenizer), map(tokenizer.detokenize, held_out))
     console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
+
+
+def build_pretrainer(tokenizer):
+    """The objective, over a backbone of the size the flags ask for."""
+    vocabulary_size = tokenizer.vocabulary_size()
+    special_token_ids = tokenizer.special_token_ids
+    size = {
+        "vocabulary_size": vocabulary_size,
+        "num_layers": FLAGS.num_layers,
+        "num_heads": FLAGS.num_heads,
+        "hidden_dim": FLAGS.hidden_dim,
+        "intermediate_dim": 4 * FLAGS.hidden_dim,
+        "max_sequence_length": FLAGS.sequence_length,
+        "dropout": FLAGS.dropout,
+    }
+    if FLAGS.objective == "mlm":
+        masking = TokenMasking(
+            vocabulary_size, tokenizer.mask_token_id, special_token_ids
+        )
+        return MaskedLM(TransformerBackbone(**size), masking, packed=True)
+    if FLAGS.objective == "clm":
+        backbone = TransformerBackbone(**size, visibility=Causal())
+        return CausalLM(backbone, special_token_ids=special_token_ids, packed=True)
+    backbone = TTABackbone(**size, mask_token_id=tokenizer.mask_token_id)
+    return LanguageAutoencoder(
+        backbone, special_token_ids=special_token_ids, packed=True
+    )
 
 
 def write_demo_corpus(path):
