@@ -9,6 +9,7 @@ from keras_tta.layers.corruption.denoising import (
 from keras_tta.layers.corruption.masker import Masker
 from keras_tta.layers.corruption.mass import MASSDenoising
 from keras_tta.layers.corruption.preview import preview
+from keras_tta.layers.corruption.replacement import TokenSampler
 from keras_tta.layers.corruption.span_corruption import SpanCorruption
 from keras_tta.layers.corruption.token_masking import TokenMasking
 from keras_tta.layers.corruption.ul2 import UL2Denoising
@@ -22,6 +23,7 @@ __all__ = [
     "SpanCorruption",
     "TokenDenoising",
     "TokenMasking",
+    "TokenSampler",
     "UL2Denoising",
     "preview",
 ]

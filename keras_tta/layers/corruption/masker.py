@@ -15,6 +15,7 @@ from keras_tta.layers.corruption.arrays import (
     tensorflow_arrays,
 )
 from keras_tta.layers.corruption.random import Draws, as_int32, threshold
+from keras_tta.layers.corruption.state import add_seed_and_step, next_seed_and_step
 
 MAX_LENGTH = 2**14  # a position and an index into two rows fit an int32
 
@@ -78,17 +79,7 @@ class Masker(keras.layers.Layer):
 
     def build(self, token_ids_shape, padding_mask_shape=None):
         self._plan(self._static_length(token_ids_shape))
-        # "int" is what Keras counts steps in: TensorFlow keeps int32 off the GPU.
-        self.state = self.add_weight(
-            name="seed_and_step",
-            shape=(2,),
-            dtype="int",
-            initializer=lambda shape, dtype=None: ops.convert_to_tensor(
-                [int(as_int32(self.seed)), 0], dtype
-            ),
-            trainable=False,
-            aggregation="only_first_replica",
-        )
+        self.state = add_seed_and_step(self, self.seed)
         self.built = True
 
     def call(self, token_ids, padding_mask=None, training=None):
@@ -213,10 +204,7 @@ class Masker(keras.layers.Layer):
     # The doors.
 
     def _call(self, training, token_ids, padding_mask=None, **inputs):
-        if training:
-            self.state.assign_add(ops.convert_to_tensor([0, 1], self.state.dtype))
-        state = ops.cast(self.state, "int32")
-        seed, step = state[:1], state[1:] if training else state[1:] * 0
+        seed, step = next_seed_and_step(self.state, training)
         inputs["padding_mask"] = padding_mask
         outputs = self._run(KerasArrays, seed, step, token_ids, **inputs)
         return self._checked(outputs, token_ids, padding_mask)
