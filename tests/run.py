@@ -36,7 +36,8 @@ def run_backend(backend, arguments):
     process = subprocess.Popen(
         command,
         cwd=Path(__file__).parents[1],
-        env={**os.environ, "KERAS_BACKEND": backend},
+        # Two jobs share the cores: PyTorch's threads would wait for one another.
+        env={"OMP_NUM_THREADS": "1", **os.environ, "KERAS_BACKEND": backend},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
