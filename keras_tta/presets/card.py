@@ -44,8 +44,10 @@ Not stated yet. Whoever publishes these weights states it here.
 
 def model_card(backbone, heads, tokenizer, objective=None, figures=None):
     """The text of a preset's README.md: sizes, figures, how to load it."""
-    sizes = {"visibility": f"`{backbone.visibility!r}`"}
-    sizes |= {name: getattr(backbone, name) for name in SIZES}
+    sizes = {}
+    if hasattr(backbone, "visibility"):
+        sizes["visibility"] = f"`{backbone.visibility!r}`"
+    sizes |= {x: getattr(backbone, x) for x in SIZES if hasattr(backbone, x)}
     sizes["parameters of the backbone"] = backbone.count_params()
     code = ["import keras_tta", "", 'preset = "."  # this folder']
     if tokenizer is not None:

@@ -38,8 +38,9 @@ class MaskedLM(Pretrainer):
             words; `segment_ids` and `position_ids` if packed.
 
     Returns:
-        A dict of `hidden` (B, K, D), `labels` and `weights` (B, K). For logits call
-        `language_model`, which masks nothing, for hidden states `backbone`.
+        A dict of `hidden` (B, K, D), `labels` and `weights` (B, K), and `num_clamped`
+        (B,), see `Masker`; its sum is a metric. For logits call `language_model`, which
+        masks nothing, for hidden states `backbone`.
 
     Raises:
         ValueError: if the masking is none, hides nothing or knows tokens the backbone
@@ -119,6 +120,7 @@ class MaskedLM(Pretrainer):
             "hidden": ops.take_along_axis(hidden, positions, axis=1),
             "labels": masked["labels"],
             "weights": ops.cast(masked["sample_weight"], "float32"),
+            "num_clamped": masked["num_clamped"],
         }
         super().__init__(
             backbone,

@@ -46,9 +46,9 @@ class TokenMetrics:
 
     def update(self, nats, correct, labels, weights):
         """Count the positions whose label is an ordinary token; all are (B, T)."""
-        counted = weights
-        for token_id in self.special_token_ids:
-            counted = counted * ops.cast(labels != token_id, "float32")
+        specials = ops.convert_to_tensor(self.special_token_ids, labels.dtype)
+        is_special = ops.any(ops.expand_dims(labels, -1) == specials, axis=-1)
+        counted = ops.where(is_special, 0.0, weights)
         self.nats_per_token.update_state(nats, counted)
         self.accuracy.update_state(ops.cast(correct, "float32"), counted)
         self.perplexity.update_state(nats, counted)

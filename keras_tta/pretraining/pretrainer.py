@@ -16,7 +16,7 @@ from keras_tta.presets import (
     save_preset,
 )
 from keras_tta.presets.loading import load_head_weights, load_objective
-from keras_tta.pretraining.metrics import TokenMetrics
+from keras_tta.pretraining.metrics import TokenCount, TokenMetrics
 from keras_tta.training import (
     AdamWeightDecay,
     WarmupLinearDecay,
@@ -40,7 +40,8 @@ class Pretrainer(keras.Model):
         head: the layer that predicts and owns the loss, such as
             `keras_tta.layers.TokenPredictionHead`.
         inputs: symbolic inputs of the training graph.
-        targets: dict of the symbolic `hidden`, `labels` and `weights`.
+        targets: dict of the symbolic `hidden`, `labels` and `weights`; and of a
+            corruption's `num_clamped`, whose sum is then a metric.
         special_token_ids: labels that reported figures leave out. The loss keeps them.
         normalization: `"tokens"`, the loss is the mean over real tokens, or
             `"positions"`, over all positions, padding included, as in T-TA's code.
@@ -70,6 +71,10 @@ class Pretrainer(keras.Model):
         self.normalization = normalization
         self._token_metrics = TokenMetrics(self.special_token_ids, self.perplexity_name)
         self._tracked_metrics = self._token_metrics.all()
+        if "num_clamped" in targets:
+            # Compiled steps cannot raise where the data break a corruption's contract.
+            self._num_clamped = TokenCount(name="num_clamped")
+            self._tracked_metrics.append(self._num_clamped)
         self._recipe = None
 
     @cached_property
@@ -188,6 +193,9 @@ class Pretrainer(keras.Model):
             y_pred["hidden"], labels, weights, training=training
         )
         self._token_metrics.update(nats, correct, labels, weights)
+        if "num_clamped" in y_pred:
+            clamped = ops.cast(y_pred["num_clamped"], "float32")
+            self._num_clamped.update_state(clamped)
         if self.normalization == "positions":
             return total / ops.cast(ops.size(labels), "float32")
         return total / ops.maximum(ops.sum(weights), 1e-6)

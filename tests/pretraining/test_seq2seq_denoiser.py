@@ -1,0 +1,246 @@
+"""Denoising with KerasHub's encoder-decoders: their logits, our corruption and loss."""
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_tta.layers.corruption import (
+    BARTDenoising,
+    MASSDenoising,
+    SpanCorruption,
+    TokenMasking,
+)
+from keras_tta.pretraining import Seq2SeqDenoiser
+from tests.leakage.gradients import weight_gradients
+
+SIZES = {
+    "vocabulary_size": 40,
+    "num_layers": 1,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 16,
+    "dropout": 0.0,
+}
+T = 12
+# Full, short, one token, padding alone.
+LENGTHS = np.array([12, 7, 1, 0])
+BATCH = {
+    "token_ids": np.random.default_rng(0).integers(5, 30, (4, T)).astype("int32"),
+    "padding_mask": np.arange(T) < LENGTHS[:, None],
+}
+SPANS = SpanCorruption(40, num_sentinels=8, noise_density=0.4)
+INFILLING = BARTDenoising(40, mask_token_id=4)
+MASS = MASSDenoising(40, mask_token_id=4)
+
+
+def numpy(x):
+    return ops.convert_to_numpy(x)
+
+
+def t5(**options):
+    return keras_hub.models.T5Backbone(**{**SIZES, **options})
+
+
+def bart(**options):
+    sizes = {**SIZES, "max_sequence_length": 13, **options}
+    return keras_hub.models.BartBackbone(**sizes)
+
+
+def make(backbone=None, corruption=SPANS):
+    backbone = backbone or t5()
+    draw = np.random.default_rng(0)
+    for weight in backbone.weights:
+        noise = 0.5 * draw.normal(size=weight.shape)
+        weight.assign(noise + (weight.name in ("gamma", "weight")))
+    corruption = type(corruption).from_config(corruption.get_config())
+    return Seq2SeqDenoiser(backbone, corruption, T)
+
+
+def read_by(denoiser, batch=BATCH):
+    """What the backbone reads where training is False, and the labels."""
+    corrupted = denoiser.corruption.numpy(**batch)
+    return {
+        name: corrupted[name].astype("int32") for name in denoiser.backbone.input
+    }, corrupted
+
+
+def mean_cross_entropy(logits, corrupted):
+    log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+    labels = ops.convert_to_tensor(corrupted["labels"])[..., None]
+    nats = -ops.take_along_axis(log_probs, labels, axis=-1)[..., 0]
+    weights = ops.cast(corrupted["sample_weight"], "float32")
+    return ops.sum(nats * weights) / ops.sum(weights), nats
+
+
+BACKBONES = [
+    (t5, {}, SPANS),
+    (t5, {"tie_embedding_weights": False}, SPANS),
+    (bart, {}, INFILLING),
+]
+
+
+@pytest.mark.parametrize(("backbone", "options", "corruption"), BACKBONES)
+def test_the_loss_is_the_cross_entropy_of_kerashubs_logits(
+    backbone, options, corruption
+):
+    denoiser = make(backbone(**options), corruption)
+    denoiser.compile()
+    logs = denoiser.evaluate(BATCH, verbose=0, return_dict=True)
+    inputs, corrupted = read_by(denoiser)
+    theirs = denoiser.generator(inputs)
+    logits = numpy(denoiser.language_model(inputs))
+    assert np.allclose(logits, numpy(theirs), atol=1e-4)
+
+    expected, nats = mean_cross_entropy(theirs, corrupted)
+    assert logs["loss"] == pytest.approx(float(expected), abs=1e-4)
+    text = (corrupted["sample_weight"] == 1) & (corrupted["labels"] > 1)
+    text &= corrupted["labels"] < (32 if corruption is SPANS else 40)
+    assert 0 < text.sum() < corrupted["sample_weight"].sum()
+    assert logs["tokens"] == text.sum()
+    assert logs["nats_per_token"] == pytest.approx(numpy(nats)[text].mean(), abs=1e-4)
+    assert logs["perplexity"] == pytest.approx(np.exp(logs["nats_per_token"]), 1e-4)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_gradients_are_those_of_kerashubs_logits(tied):
+    denoiser = make(t5(tie_embedding_weights=tied))
+    inputs, corrupted = read_by(denoiser)
+    generator, variables = denoiser.generator, denoiser.backbone.trainable_variables
+
+    def ours():
+        targets = denoiser(BATCH, training=False)
+        total, _, _ = denoiser.head.loss(
+            targets["hidden"], targets["labels"], targets["weights"], training=True
+        )
+        return total / ops.sum(targets["weights"])
+
+    def theirs():
+        return mean_cross_entropy(generator(inputs), corrupted)[0]
+
+    pairs = zip(
+        weight_gradients(ours, variables),
+        weight_gradients(theirs, variables),
+        strict=True,
+    )
+    for our, their in pairs:
+        assert np.allclose(our, their, atol=1e-5)
+
+
+def test_mass_hides_slots_from_the_decoder_and_keeps_positions():
+    denoiser = make(bart(), MASS)
+    inputs, corrupted = read_by(denoiser)
+    backbone = denoiser.backbone
+    # The decoder's layers, one by one.
+    embedded = numpy(backbone.token_embedding(inputs["decoder_token_ids"]))
+    places = numpy(backbone.decoder_position_embedding.position_embeddings)
+    x = embedded + places[corrupted["decoder_position_ids"]]
+    x = backbone.decoder_transformer_layers[0](
+        decoder_sequence=backbone.decoder_embeddings_layer_norm(x),
+        encoder_sequence=backbone(inputs)["encoder_sequence_output"],
+        decoder_padding_mask=inputs["decoder_padding_mask"],
+        encoder_padding_mask=corrupted["cross_attention_mask"].astype("int32"),
+    )
+    used = corrupted["sample_weight"] == 1
+    hidden = numpy(denoiser(BATCH)["hidden"])
+    assert np.allclose(hidden[used], numpy(x)[used], atol=1e-5)
+    plain = numpy(backbone(inputs)["decoder_sequence_output"])
+    assert not np.allclose(hidden[used], plain[used], atol=1e-2)
+
+
+@pytest.mark.parametrize("corruption", [SPANS, MASS])
+def test_training_learns_saves_and_loads(corruption, tmp_path):
+    denoiser = make(corruption=corruption)
+    denoiser.compile(keras.optimizers.Adam(3e-2))
+    batch = {name: np.repeat(x[:2], 4, axis=0) for name, x in BATCH.items()}
+    history = denoiser.fit(batch, batch_size=8, epochs=12, verbose=0).history
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    assert history["num_clamped"] == [0.0] * 12
+
+    expected = numpy(denoiser(BATCH)["hidden"])
+    denoiser.save(tmp_path / "denoiser.keras")
+    denoiser.save_to_preset(tmp_path / "preset")
+    for again in (
+        keras.saving.load_model(tmp_path / "denoiser.keras"),
+        Seq2SeqDenoiser.from_preset(tmp_path / "preset"),
+    ):
+        assert again.corruption.get_config() == denoiser.corruption.get_config()
+        assert np.allclose(numpy(again(BATCH)["hidden"]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("backbone", "corruption"), [(t5, SPANS), (bart, INFILLING)])
+def test_completions_are_greedy_choices_of_the_model(backbone, corruption):
+    denoiser = make(backbone(), corruption)
+    inputs, _ = read_by(denoiser)
+    encoder = {name: inputs[name][:2] for name in inputs if "encoder" in name}
+    completions = denoiser.complete(*encoder.values(), max_length=6)
+    assert completions.shape == (2, 6)
+
+    decoder = np.concatenate([np.zeros((2, 1), "int32"), completions[:, :-1]], axis=1)
+    logits = denoiser.language_model(
+        {
+            **encoder,
+            "decoder_token_ids": decoder,
+            "decoder_padding_mask": np.ones((2, 6), "int32"),
+        }
+    )
+    greedy = numpy(ops.argmax(logits, axis=-1))
+    ended = np.cumsum(completions == 1, axis=1) - (completions == 1) > 0
+    assert np.array_equal(completions, np.where(ended, 0, greedy))
+
+
+def test_completions_follow_training():
+    denoiser = make()
+    inputs, _ = read_by(denoiser)
+    encoder = [inputs["encoder_token_ids"][:1], inputs["encoder_padding_mask"][:1]]
+    before = denoiser.complete(*encoder, max_length=3)
+    table = denoiser.backbone.token_embedding.embeddings
+    table.assign(np.roll(numpy(table), 1, axis=0))
+    assert not np.array_equal(denoiser.complete(*encoder, max_length=3), before)
+
+
+def test_mixed_precision_keeps_the_loss_in_float32():
+    losses = []
+    for policy in ("float32", "mixed_bfloat16"):
+        keras.config.set_dtype_policy(policy)
+        denoiser = make()
+        denoiser.compile(keras.optimizers.Adam(1e-3))
+        losses.append(denoiser.evaluate(BATCH, verbose=0, return_dict=True)["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+    hidden = denoiser(BATCH)["hidden"]
+    assert keras.backend.standardize_dtype(hidden.dtype) == "bfloat16"
+
+    table = denoiser.backbone.token_embedding.embeddings
+    before = numpy(table)
+    denoiser.train_on_batch(BATCH)
+    assert np.isfinite(numpy(table)).all() and not np.array_equal(before, numpy(table))
+
+
+def test_what_is_clamped_is_reported():
+    denoiser = make()
+    denoiser.compile()
+    batch = {**BATCH, "token_ids": BATCH["token_ids"].copy()}
+    batch["token_ids"][0, :2] = (39, 40)  # A sentinel, and an id that does not exist.
+    if keras.backend.backend() == "torch":
+        with pytest.raises(ValueError, match="holds 39 in row 0 at position 0"):
+            denoiser.evaluate(batch, verbose=0)
+        return
+    logs = denoiser.evaluate(batch, verbose=0, return_dict=True)
+    assert logs["num_clamped"] == 2
+
+
+@pytest.mark.parametrize(
+    ("make_it", "message"),
+    [
+        (lambda: Seq2SeqDenoiser(keras.Sequential(), SPANS, T), "T5Backbone"),
+        (lambda: Seq2SeqDenoiser(t5(), TokenMasking(40, 4), T), "encoder-decoder"),
+        (lambda: Seq2SeqDenoiser(t5(), SpanCorruption(41, 8), T), "41 tokens"),
+        (lambda: Seq2SeqDenoiser(bart(), INFILLING, 13), "reads 14 tokens"),
+        (lambda: Seq2SeqDenoiser(t5(), SPANS, 0), "positive integer"),
+        (lambda: make(t5(), MASS).complete([[4]], [[1]], max_length=2), "no start"),
+    ],
+)
+def test_errors_say_what_to_mend(make_it, message):
+    with pytest.raises(ValueError, match=message):
+        make_it()
