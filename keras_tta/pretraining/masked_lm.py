@@ -75,42 +75,11 @@ class MaskedLM(Pretrainer):
     ```
     """
 
+    # BERT's paper, appendix A.2: a peak of 1e-4 after 10,000 of 1,000,000 steps.
+    recipe = {"learning_rate": 1e-4, "warmup": 0.01}
+
     def __init__(self, backbone, masking, sequence_length=None, packed=False, **kwargs):
-        if not isinstance(masking, TokenMasking):
-            raise ValueError(
-                "`masking` must be a `keras_tta.layers.corruption.TokenMasking`. "
-                f"Received: masking={masking!r}"
-            )
-        if not masking.mask_rate:
-            raise ValueError(
-                "The masking hides nothing, so there is nothing to learn. Received: a "
-                "TokenMasking with mask_rate=0.0"
-            )
-        if masking.vocabulary_size > backbone.vocabulary_size:
-            raise ValueError(
-                f"The masking knows {masking.vocabulary_size} tokens, the backbone "
-                f"{backbone.vocabulary_size}: give both the same vocabulary_size."
-            )
-        if sequence_length is None:
-            sequence_length = backbone.max_sequence_length
-        check_positive_integers(self, sequence_length=sequence_length)
-        if sequence_length > backbone.max_sequence_length:
-            raise ValueError(
-                "`sequence_length` must not exceed the backbone's max_sequence_length, "
-                f"{backbone.max_sequence_length}. "
-                f"Received: sequence_length={sequence_length}"
-            )
-        reader = training_backbone(backbone, packed)
-        names = dict.fromkeys([*reader.input, *["word_ids"] * masking.whole_word])
-        inputs = {
-            name: keras.Input((sequence_length,), dtype="int32", name=name)
-            for name in names
-        }
-        masked = masking(
-            inputs["token_ids"],
-            inputs["padding_mask"],
-            word_ids=inputs["word_ids"] if masking.whole_word else None,
-        )
+        reader, inputs, masked = masked_rows(backbone, masking, sequence_length, packed)
         hidden = reader(
             {name: inputs[name] for name in reader.input}
             | {"token_ids": masked["token_ids"]}
@@ -131,22 +100,8 @@ class MaskedLM(Pretrainer):
             **kwargs,
         )
         self.masking = masking
-        self.sequence_length = sequence_length
+        self.sequence_length = inputs["token_ids"].shape[1]
         self.packed = packed
-
-    def compile(
-        self,
-        optimizer="auto",
-        learning_rate=1e-4,
-        warmup=0.01,
-        total_steps=None,
-        **kwargs,
-    ):
-        """Configure training; without arguments, BERT's recipe.
-
-        As `Pretrainer.compile`, with BERT's warm-up: 10,000 of 1,000,000 steps.
-        """
-        super().compile(optimizer, learning_rate, warmup, total_steps, **kwargs)
 
     def get_config(self):
         return {
@@ -155,3 +110,48 @@ class MaskedLM(Pretrainer):
             "sequence_length": self.sequence_length,
             "packed": self.packed,
         }
+
+
+def masked_rows(backbone, masking, sequence_length, packed):
+    """Where the graph of a masked objective begins.
+
+    Returns:
+        `(reader, inputs, masked)`: the backbone that reads the rows, the model's
+        symbolic inputs by name, and what the masking makes of them.
+    """
+    if not isinstance(masking, TokenMasking):
+        raise ValueError(
+            "`masking` must be a `keras_tta.layers.corruption.TokenMasking`. "
+            f"Received: masking={masking!r}"
+        )
+    if not masking.mask_rate:
+        raise ValueError(
+            "The masking hides nothing, so there is nothing to learn. Received: a "
+            "TokenMasking with mask_rate=0.0"
+        )
+    if masking.vocabulary_size > backbone.vocabulary_size:
+        raise ValueError(
+            f"The masking knows {masking.vocabulary_size} tokens, the backbone "
+            f"{backbone.vocabulary_size}: give both the same vocabulary_size."
+        )
+    if sequence_length is None:
+        sequence_length = backbone.max_sequence_length
+    check_positive_integers(backbone, sequence_length=sequence_length)
+    if sequence_length > backbone.max_sequence_length:
+        raise ValueError(
+            "`sequence_length` must not exceed the backbone's max_sequence_length, "
+            f"{backbone.max_sequence_length}. "
+            f"Received: sequence_length={sequence_length}"
+        )
+    reader = training_backbone(backbone, packed)
+    names = dict.fromkeys([*reader.input, *["word_ids"] * masking.whole_word])
+    inputs = {
+        name: keras.Input((sequence_length,), dtype="int32", name=name)
+        for name in names
+    }
+    masked = masking(
+        inputs["token_ids"],
+        inputs["padding_mask"],
+        word_ids=inputs["word_ids"] if masking.whole_word else None,
+    )
+    return reader, inputs, masked

@@ -6,15 +6,10 @@ All are means or sums weighted by token, updated from what the head's loss retur
 import keras
 from keras import ops
 
-
-class TokenCount(keras.metrics.Sum):
-    """How many tokens were predicted since the metric was reset."""
-
-    def result(self):
-        # A copy: on PyTorch the sum itself would change under whoever holds it.
-        return self.total + 0.0
+from keras_tta.training import TokenCount
 
 
+@keras.saving.register_keras_serializable(package="keras_tta")
 class Perplexity(keras.metrics.Mean):
     """Exponential of the mean nats a token.
 
@@ -39,7 +34,7 @@ class TokenMetrics:
         self.nats_per_token = keras.metrics.Mean(name="nats_per_token")
         self.accuracy = keras.metrics.Mean(name="accuracy")
         self.perplexity = Perplexity(name=perplexity_name)
-        self.tokens = TokenCount(name="tokens")
+        self.tokens = TokenCount()
 
     def all(self):
         return [self.nats_per_token, self.accuracy, self.perplexity, self.tokens]
@@ -52,4 +47,4 @@ class TokenMetrics:
         self.nats_per_token.update_state(nats, counted)
         self.accuracy.update_state(ops.cast(correct, "float32"), counted)
         self.perplexity.update_state(nats, counted)
-        self.tokens.update_state(ops.cast(counted > 0, "float32"))
+        self.tokens.update_state(counted > 0)

@@ -16,9 +16,10 @@ from keras_tta.presets import (
     save_preset,
 )
 from keras_tta.presets.loading import load_head_weights, load_objective
-from keras_tta.pretraining.metrics import TokenCount, TokenMetrics
+from keras_tta.pretraining.metrics import TokenMetrics
 from keras_tta.training import (
     AdamWeightDecay,
+    TokenCount,
     WarmupLinearDecay,
     check_policy,
     count_steps,
@@ -47,11 +48,15 @@ class Pretrainer(keras.Model):
             `"positions"`, over all positions, padding included, as in T-TA's code.
 
     Attributes:
-        tokenizer: the tokenizer the model came with, or `None`.
+        tokenizer: the tokenizer the model came with, or `None`. Presets keep it,
+            `.keras` files do not.
+        recipe: the `learning_rate` and `warmup` of `compile()`.
     """
 
     tokenizer = None
     perplexity_name = "pseudo_perplexity"
+    # T-TA's README: a peak of 1e-4 after 50,000 of 2,000,000 steps.
+    recipe = {"learning_rate": 1e-4, "warmup": 0.025}
 
     def __init__(
         self,
@@ -75,7 +80,7 @@ class Pretrainer(keras.Model):
             # Compiled steps cannot raise where the data break a corruption's contract.
             self._num_clamped = TokenCount(name="num_clamped")
             self._tracked_metrics.append(self._num_clamped)
-        self._recipe = None
+        self._schedule = None
 
     @cached_property
     def language_model(self):
@@ -86,8 +91,8 @@ class Pretrainer(keras.Model):
     def compile(
         self,
         optimizer="auto",
-        learning_rate=1e-4,
-        warmup=0.025,
+        learning_rate=None,
+        warmup=None,
         total_steps=None,
         **kwargs,
     ):
@@ -100,31 +105,42 @@ class Pretrainer(keras.Model):
 
         Args:
             optimizer: `"auto"`, or any Keras optimizer; it then brings its own learning
-                rate, and the arguments below do not apply.
-            learning_rate: the schedule's peak. Defaults to 1e-4.
+                rate, and the arguments below cannot be given.
+            learning_rate: the schedule's peak. Defaults to the class's `recipe`.
             warmup: a share of the schedule if below 1, else a number of steps.
-                Defaults to 0.025, the 50,000 of 2,000,000 steps in T-TA's README.
+                Defaults to the class's `recipe`.
             total_steps: steps of the schedule. Defaults to what `fit` is told.
             **kwargs: as for `keras.Model.compile`, but no `loss`.
 
         Raises:
-            ValueError: if the weights are stored in half precision, or a loss is given.
+            ValueError: if the weights are stored in half precision, a loss is given, or
+                a schedule beside an optimizer, or the warm-up is longer than the
+                schedule.
         """
         check_policy(self)
         if kwargs.get("loss") is not None:
             raise ValueError(
                 f"{type(self).__name__} has its own loss; compile it without `loss`."
             )
-        self._recipe = None
+        given = {
+            "learning_rate": learning_rate,
+            "warmup": warmup,
+            "total_steps": total_steps,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        self._compile_arguments = kwargs
+        self._schedule = None
         if optimizer == "auto":
             optimizer = AdamWeightDecay(_UnknownLength())
-            self._recipe = {
-                "learning_rate": learning_rate,
-                "warmup": warmup,
-                "total_steps": total_steps,
-            }
+            self._schedule = {"total_steps": None, **self.recipe, **given}
+        elif given:
+            raise ValueError(
+                "An optimizer brings its own learning rate: give `compile` either an "
+                f"optimizer or {', '.join(f'`{name}`' for name in given)}. "
+                f"Received: optimizer={optimizer!r} and {given}"
+            )
         super().compile(optimizer=optimizer, **kwargs)
-        if self._recipe and total_steps is not None:
+        if total_steps is not None:
             self._set_schedule(total_steps)
 
     def fit(self, x=None, y=None, batch_size=None, epochs=1, **kwargs):
@@ -133,7 +149,7 @@ class Pretrainer(keras.Model):
         Args:
             x: batches of the model's inputs: NumPy arrays, a `tf.data.Dataset`, a Grain
                 dataset, a `keras.utils.PyDataset` or a torch `DataLoader`.
-            y: not used: the objective makes its own labels.
+            y: must be left out: the objective makes its own labels.
             batch_size, epochs, **kwargs: as for `keras.Model.fit`.
 
         Raises:
@@ -149,7 +165,7 @@ class Pretrainer(keras.Model):
             kwargs.setdefault("shuffle", False)
         if "validation_data" in kwargs:
             kwargs["validation_data"] = with_tuple_batches(kwargs["validation_data"])
-        if self._recipe and self._recipe["total_steps"] is None:
+        if self._schedule and self._schedule["total_steps"] is None:
             steps = count_steps(
                 x,
                 batch_size,
@@ -182,20 +198,34 @@ class Pretrainer(keras.Model):
                 f"{type(self).__name__} makes its own labels; give it the inputs "
                 "alone, without `y`."
             )
-        labels = y_pred["labels"]
-        weights = ops.cast(y_pred["weights"], "float32")
         if sample_weight is not None:
             sample_weight = ops.cast(sample_weight, "float32")
             if len(sample_weight.shape) == 1:
                 sample_weight = ops.expand_dims(sample_weight, 1)
+        return self.objective_loss(y_pred, sample_weight, training)
+
+    def objective_loss(self, targets, sample_weight, training):
+        """The loss, from what the graph ends in; an objective of more parts adds them.
+
+        Args:
+            targets: the graph's outputs.
+            sample_weight: None, or float32 of shape (B, 1) or that of the weights.
+            training: whether gradients will be asked for.
+        """
+        return self.token_loss(self.head, targets, sample_weight, training)
+
+    def token_loss(self, head, targets, sample_weight, training):
+        """The loss of `hidden`, `labels` and `weights` under a head; keeps metrics."""
+        labels = targets["labels"]
+        weights = ops.cast(targets["weights"], "float32")
+        if sample_weight is not None:
             weights = weights * sample_weight
-        total, nats, correct = self.head.loss(
-            y_pred["hidden"], labels, weights, training=training
+        total, nats, correct = head.loss(
+            targets["hidden"], labels, weights, training=training
         )
         self._token_metrics.update(nats, correct, labels, weights)
-        if "num_clamped" in y_pred:
-            clamped = ops.cast(y_pred["num_clamped"], "float32")
-            self._num_clamped.update_state(clamped)
+        if "num_clamped" in targets:
+            self._num_clamped.update_state(targets["num_clamped"])
         if self.normalization == "positions":
             return total / ops.cast(ops.size(labels), "float32")
         return total / ops.maximum(ops.sum(weights), 1e-6)
@@ -203,8 +233,8 @@ class Pretrainer(keras.Model):
     def get_compile_config(self):
         if not self.compiled:
             return None
-        recipe = self._recipe or {"optimizer": self.optimizer}
-        return keras.saving.serialize_keras_object(recipe)
+        how = self._schedule or {"optimizer": self.optimizer}
+        return keras.saving.serialize_keras_object({**how, **self._compile_arguments})
 
     def compile_from_config(self, config):
         self.compile(**keras.saving.deserialize_keras_object(config))
@@ -242,19 +272,14 @@ class Pretrainer(keras.Model):
             tokenizer: saved along. Defaults to the one the model came with.
             figures: dict of training figures for the model card.
         """
-        settings = self.get_config()
         save_preset(
             directory,
             self.backbone,
-            heads={self.head.name: self.head},
+            heads={head.name: head for head in self.preset_heads()},
             tokenizer=self.tokenizer if tokenizer is None else tokenizer,
             objective={
                 "registered_name": keras.saving.get_registered_name(type(self)),
-                "config": {
-                    key: value
-                    for key, value in settings.items()
-                    if key not in ("name", "backbone")
-                },
+                "config": self.preset_settings(),
             },
             figures=figures,
         )
@@ -301,15 +326,29 @@ class Pretrainer(keras.Model):
                 f"from its backbone: {cls.__name__}(keras_tta.presets."
                 "load_backbone(...)).",
             )
-        backbone = load_backbone(directory, dtype=dtype)
-        pretrainer = cls(backbone, **{**settings, **options})
-        load_head_weights(directory, pretrainer.head)
+        pretrainer = cls.from_preset_parts(directory, dtype, {**settings, **options})
+        for head in pretrainer.preset_heads():
+            load_head_weights(directory, head)
         try:
             pretrainer.attach_tokenizer(load_tokenizer(directory))
         except FileNotFoundError:
             # A preset may come without one.
             pass
         return pretrainer
+
+    def preset_heads(self):
+        """The heads that a preset holds beside the backbone."""
+        return [self.head]
+
+    def preset_settings(self):
+        """What a preset says of the objective: plain values and corruption layers."""
+        settings = self.get_config()
+        return {k: v for k, v in settings.items() if k not in ("name", "backbone")}
+
+    @classmethod
+    def from_preset_parts(cls, directory, dtype, settings):
+        """The objective on the models of a preset; heads are loaded afterwards."""
+        return cls(load_backbone(directory, dtype=dtype), **settings)
 
     def _refuse_sample_weight(self, arguments):
         if arguments.get("sample_weight") is not None:
@@ -320,11 +359,11 @@ class Pretrainer(keras.Model):
             )
 
     def _set_schedule(self, total_steps, start_step=0):
-        warmup = self._recipe["warmup"]
+        warmup = self._schedule["warmup"]
         warmup = round(warmup * total_steps) if warmup < 1 else int(warmup)
         schedule = WarmupLinearDecay(
-            self._recipe["learning_rate"],
-            min(warmup, total_steps),
+            self._schedule["learning_rate"],
+            warmup,
             total_steps,
             start_step=start_step,
         )
