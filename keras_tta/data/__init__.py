@@ -3,7 +3,7 @@
 from keras_tta.data.batches import TokenBatches
 from keras_tta.data.cleaning import (
     CleaningReport,
-    Rule,
+    CleaningRule,
     c4_rules,
     clean_documents,
     keep_languages,
@@ -40,9 +40,9 @@ from keras_tta.data.tokenizers import SPECIAL_TOKENS, TTATokenizer
 __all__ = [
     "SPECIAL_TOKENS",
     "CleaningReport",
+    "CleaningRule",
     "CorpusError",
     "CorpusReport",
-    "Rule",
     "TTABytePairTokenizer",
     "TTATokenizer",
     "TTAUnigramTokenizer",

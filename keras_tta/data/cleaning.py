@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from keras_tta.data.corpus import Document
 from keras_tta.data.sentences import split_sentences
+from keras_tta.layers.checks import check_one_of
 
 CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
 POLICIES = (
@@ -17,6 +18,7 @@ POLICIES = (
     "use of cookies",
     "use cookies",
 )
+UNITS = ("line", "document")
 
 
 @dataclass
@@ -26,6 +28,16 @@ class CleaningReport:
     `documents == kept_documents + dropped_documents.total()`, and the same for
     sentences, where those of a dropped document are counted under the rule that
     dropped it. `rewritten` counts the sentences that a rule changed.
+
+    Example:
+    ```python
+    from keras_tta.data import CleaningReport, clean_documents
+
+    report = CleaningReport()
+    list(clean_documents([["A menu", "Another"]], report=report))
+    assert report.dropped_documents == {"no line is left": 1}
+    assert report.dropped_sentences["line does not end a sentence"] == 2
+    ```
     """
 
     documents: int = 0
@@ -60,7 +72,7 @@ class CleaningReport:
 
 
 @dataclass(frozen=True)
-class Rule:
+class CleaningRule:
     """One thing that cleaning checks.
 
     Args:
@@ -69,7 +81,18 @@ class Rule:
             returns it, changed or not, to keep it, or `None` to drop it.
         reads: `"line"` or `"document"`. Rules that read documents see the lines that
             all line rules have kept.
-        drops: `"line"` or `"document"`: what `None` drops.
+        drops: `"line"` or `"document"`: what `None` drops, of a rule that reads lines.
+
+    Raises:
+        ValueError: `reads` or `drops` is neither.
+
+    Example:
+    ```python
+    from keras_tta.data import CleaningRule, clean_documents
+
+    quiet = CleaningRule("shouting", lambda line: None if line.isupper() else line)
+    assert list(clean_documents([["Hello.", "HELLO!"]], [quiet])) == [["Hello."]]
+    ```
     """
 
     name: str
@@ -77,10 +100,13 @@ class Rule:
     reads: str = "line"
     drops: str = "line"
 
+    def __post_init__(self):
+        check_one_of(self, UNITS, reads=self.reads, drops=self.drops)
+
 
 def clean_documents(
     documents: Iterable[Document],
-    rules: Iterable[Rule] | None = None,
+    rules: Iterable[CleaningRule] | None = None,
     report: CleaningReport | None = None,
 ) -> Iterator[Document]:
     """Apply rules to documents, C4's by default; count what every rule drops.
@@ -91,7 +117,7 @@ def clean_documents(
 
     Args:
         documents: lists of lines.
-        rules: `Rule`s. Defaults to `c4_rules()`.
+        rules: `CleaningRule`s. Defaults to `c4_rules()`.
         report: a `CleaningReport` to fill.
 
     Yields:
@@ -164,20 +190,29 @@ def c4_rules(
     min_sentences: int = 3,
     max_word_length: int = 1000,
     max_characters: int = 190_000,
-) -> tuple[Rule, ...]:
+) -> tuple[CleaningRule, ...]:
     """The page rules of C4 (Raffel et al., 2020, section 2.2), in its code's order.
 
     Two things differ. `bad_words` is empty: choose a list that fits the language and
     the purpose. And a bad word counts at the start and the end of a line too, where
     C4's pattern overlooks it. C4 goes on to drop sentences it has seen before
     (`drop_exact_duplicates`) and pages that are not English (`keep_languages`).
+
+    Example:
+    ```python
+    from keras_tta.data import c4_rules, clean_documents
+
+    rules = c4_rules(bad_words=["darn"], min_sentences=1)
+    pages = [["Well darn, that is bad."], ["This one is quite fine."]]
+    assert list(clean_documents(pages, rules)) == pages[1:]
+    ```
     """
     rules = [
         _line(
             "word is too long",
             lambda s: len(max(s.split(), key=len, default="")) <= max_word_length,
         ),
-        Rule("citation marks", lambda line: CITATION.sub("", line).strip()),
+        CleaningRule("citation marks", lambda line: CITATION.sub("", line).strip()),
         _line("line does not end a sentence", _ends_sentence),
         _line("line is too short", lambda s: len(s.split()) >= min_words),
         _page("lorem ipsum", lambda s: "lorem ipsum" not in s.lower()),
@@ -205,7 +240,7 @@ def keep_languages(
     languages: Iterable[str],
     detect: Callable[[str], tuple[str, float]],
     min_probability: float = 0.99,
-) -> Rule:
+) -> CleaningRule:
     """A rule that keeps documents in some languages, by a detector of your choice.
 
     Args:
@@ -236,15 +271,17 @@ def keep_languages(
 
 
 def _line(name, is_kept):
-    return Rule(name, lambda line: line if is_kept(line) else None)
+    return CleaningRule(name, lambda line: line if is_kept(line) else None)
 
 
 def _page(name, is_kept):
-    return Rule(name, lambda line: line if is_kept(line) else None, drops="document")
+    return CleaningRule(
+        name, lambda line: line if is_kept(line) else None, drops="document"
+    )
 
 
 def _document(name, is_kept):
-    return Rule(
+    return CleaningRule(
         name,
         lambda lines: lines if is_kept(lines) else None,
         reads="document",

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from keras_tta.data import (
     CleaningReport,
-    Rule,
+    CleaningRule,
     c4_rules,
     clean_documents,
     drop_exact_duplicates,
@@ -98,14 +98,21 @@ def test_the_documentation_is_clean():
 
 def test_rules_of_your_own():
     rules = [
-        Rule("shouting", lambda line: None if line.isupper() else line),
-        Rule("tail", lambda lines: lines[:2], reads="document"),
+        CleaningRule("shouting", lambda line: None if line.isupper() else line),
+        CleaningRule("tail", lambda lines: lines[:2], reads="document"),
     ]
     report = CleaningReport()
     (document,) = clean_documents([["a", "B", "c", "d"]], rules, report)
     assert document == ["a", "c"]
     assert report.dropped_sentences == {"shouting": 1, "tail": 1}
     check(report)
+
+
+@pytest.mark.parametrize("argument", ["reads", "drops"])
+def test_rules_that_read_or_drop_something_else_are_refused(argument):
+    message = f"`{argument}` of CleaningRule .* Received: {argument}='page'"
+    with pytest.raises(ValueError, match=message):
+        CleaningRule("mine", str.strip, **{argument: "page"})
 
 
 def test_languages():
