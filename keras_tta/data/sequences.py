@@ -37,7 +37,7 @@ class TokenSequences:
         if starts.shape != lengths.shape or starts.ndim != 1:
             raise ValueError(
                 "`starts` and `lengths` must be vectors of one length. Received: "
-                f"shapes {starts.shape} and {lengths.shape}"
+                f"starts.shape={starts.shape}, lengths.shape={lengths.shape}"
             )
         if len(starts) and (
             min(starts.min(), lengths.min()) < 0
@@ -94,7 +94,8 @@ def split_documents(
     only roughly.
 
     Raises:
-        ValueError: one side is left without documents, because there are too few.
+        ValueError: `held_out_fraction` is not between 0 and 1, or one side is left
+            without documents, because there are too few.
 
     ```python
     from keras_tta.data import split_documents
@@ -104,27 +105,55 @@ def split_documents(
     assert len(train) + len(held_out) == 100 and 0 < len(held_out) < 30
     ```
     """
+    documents = list(documents)
+    hashes = np.array([hash_document(d) for d in documents], np.uint64)
+    held_out = split_hashes(hashes, held_out_fraction).tolist()
+    sides = ([], [])
+    for document, side in zip(documents, held_out, strict=True):
+        sides[side].append(document)
+    return sides
+
+
+def is_held_out(document: Document, held_out_fraction: float = 0.05) -> bool:
+    """Whether a document belongs to the held-out side: a pure function of its text.
+
+    Raises:
+        ValueError: `held_out_fraction` is not between 0 and 1.
+
+    Example:
+    ```python
+    from keras_tta.data import is_held_out, split_documents
+
+    documents = [[f"Document {i}."] for i in range(100)]
+    train, held_out = split_documents(documents, 0.1)
+    assert all(is_held_out(document, 0.1) for document in held_out)
+    assert not any(is_held_out(document, 0.1) for document in train)
+    ```
+    """
+    return hash_document(document) < _hash_limit(held_out_fraction)
+
+
+def split_hashes(hashes: np.ndarray, held_out_fraction: float) -> np.ndarray:
+    """Which documents are held out, by their hashes (uint64); neither all nor none."""
+    held_out = hashes < np.uint64(_hash_limit(held_out_fraction))
+    if held_out.all() or not held_out.any():
+        raise ValueError(
+            f"Of {len(held_out)} documents {held_out.sum()} would be held out, but "
+            "both sides need some. Give more documents (separate them with blank "
+            "lines, or cut long ones with `max_sentences`) or another fraction. "
+            f"Received: held_out_fraction={held_out_fraction}"
+        )
+    return held_out
+
+
+def _hash_limit(held_out_fraction):
+    """Documents whose hash is below it are held out."""
     if not 0 < held_out_fraction < 1:
         raise ValueError(
             "`held_out_fraction` must lie between 0 and 1. Received: "
             f"held_out_fraction={held_out_fraction}"
         )
-    sides = ([], [])
-    for document in documents:
-        sides[is_held_out(document, held_out_fraction)].append(document)
-    if not all(sides):
-        raise ValueError(
-            f"Of {len(sides[0]) + len(sides[1])} documents {len(sides[1])} would be "
-            f"held out with held_out_fraction={held_out_fraction}. Separate documents "
-            "with blank lines, cut long ones with read_documents(..., max_sentences=), "
-            "or change the fraction."
-        )
-    return sides
-
-
-def is_held_out(document: Document, held_out_fraction: float) -> bool:
-    """Whether a document belongs to the held-out side: a pure function of its text."""
-    return hash_document(document) < held_out_fraction * 2**64
+    return math.ceil(held_out_fraction * 2**64)
 
 
 def hash_document(document: Document) -> int:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import pathlib
 import tempfile
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_tta.data.sequences import TokenSequences
+from keras_tta.data.sequences import TokenSequences, split_hashes
 
 FORMAT = "keras_tta token store 1"
 INDEX = "store.json"
@@ -88,21 +87,25 @@ class TokenStore:
         return len(self._tokens)
 
     def split(
-        self, held_out_fraction: float, unit: str = "sentences"
+        self, held_out_fraction: float = 0.05, unit: str = "sentences"
     ) -> tuple[TokenSequences, TokenSequences]:
         """Sequences of the documents to train on, and of those held out.
 
         The sides are those of `split_documents`: fixed by a hash of a document's text.
 
         Args:
-            held_out_fraction: float, between 0 and 1.
+            held_out_fraction: float, between 0 and 1. Defaults to 0.05.
             unit: `"sentences"` or `"documents"`.
+
+        Raises:
+            ValueError: `held_out_fraction` is not between 0 and 1, or one side is left
+                without documents.
         """
         if unit not in ("sentences", "documents"):
             raise ValueError(
                 f"`unit` must be 'sentences' or 'documents'. Received: unit={unit!r}"
             )
-        held_out = self._hashes < np.uint64(math.ceil(held_out_fraction * 2**64))
+        held_out = split_hashes(self._hashes, held_out_fraction)
         if unit == "sentences":
             held_out = np.repeat(held_out, np.diff(self._document_offsets))
         sequences = getattr(self, unit)

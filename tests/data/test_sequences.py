@@ -52,10 +52,22 @@ def test_the_split_depends_on_the_document_alone():
 
 
 def test_a_split_with_an_empty_side_is_refused():
-    with pytest.raises(ValueError, match="Of 1 documents"):
-        split_documents([["One."]], 0.1)
-    with pytest.raises(ValueError, match="held_out_fraction"):
-        split_documents(DOCUMENTS, 1.0)
+    for documents in ([], [["One."]]):
+        with pytest.raises(ValueError, match=f"Of {len(documents)} documents 0 would"):
+            split_documents(documents, 0.01)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, 1.5, -0.5, math.nan])
+def test_a_fraction_that_is_none_is_refused(fraction):
+    message = f"Received: held_out_fraction={fraction}"
+    with pytest.raises(ValueError, match=message):
+        split_documents(DOCUMENTS, fraction)
+    with pytest.raises(ValueError, match=message):
+        is_held_out(DOCUMENTS[0], fraction)
+
+
+def test_the_default_fraction_is_a_twentieth():
+    assert split_documents(DOCUMENTS) == split_documents(DOCUMENTS, 0.05)
 
 
 def test_unigram_counts_ordinary_tokens_only():

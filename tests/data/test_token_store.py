@@ -263,6 +263,12 @@ def test_the_split_is_that_of_the_documents(tmp_path, tokenizer, documents, path
     assert len(train) + len(held_out) == len(store.documents)
     with pytest.raises(ValueError, match="unit"):
         store.split(0.2, unit="tokens")
+    assert rows(store.split()[1]) == rows(store.split(0.05)[1])
+    for fraction in (0.0, 1.0, 1.5, -0.5):
+        with pytest.raises(ValueError, match=f"held_out_fraction={fraction}"):
+            store.split(fraction)
+    with pytest.raises(ValueError, match=r"documents 0 would be .* `max_sentences`"):
+        store.split(1e-9)
 
 
 def test_batches_from_a_store(tmp_path, tokenizer, paths):
