@@ -5,6 +5,8 @@ import io
 import sys
 import zlib
 
+from keras_tta.data.optional_packages import import_optional
+
 
 class DamagedFile(ValueError):
     """A compressed file that is not what its name says, or ends too early."""
@@ -34,13 +36,7 @@ class _GzipReader(gzip.GzipFile):
 
 class _ZstandardReader(io.RawIOBase):
     def __init__(self, path):
-        try:
-            import zstandard
-        except ImportError as error:
-            raise ImportError(
-                f"Reading {path} needs the package zstandard: pip install zstandard"
-            ) from error
-        self._zstandard = zstandard
+        self._zstandard = import_optional("zstandard", "data", f"Reading {path}")
         self._file = open(path, "rb")
         self._frame = None
 

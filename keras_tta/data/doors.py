@@ -1,6 +1,7 @@
 """Token batches for other input engines: Grain and tf.data."""
 
 from keras_tta.data.batches import TokenBatches
+from keras_tta.data.optional_packages import import_optional
 
 
 def to_grain(batches: TokenBatches, epochs: int = 1):
@@ -10,6 +11,10 @@ def to_grain(batches: TokenBatches, epochs: int = 1):
     index, its length is known, and Grain's own checkpoints, threads and sharding by
     slicing work on it. Pass `steps_per_epoch=len(batches)` to `fit`.
 
+    Raises:
+        ImportError: Grain is not installed.
+
+    Example:
     ```python
     from keras_tta.data import TokenBatches, to_grain
 
@@ -18,8 +23,7 @@ def to_grain(batches: TokenBatches, epochs: int = 1):
     assert len(dataset) == 3
     ```
     """
-    import grain
-
+    grain = import_optional("grain", "grain", "`to_grain`")
     return grain.MapDataset.source(_Steps(batches, epochs))
 
 
@@ -28,6 +32,10 @@ def to_tf_data(batches: TokenBatches, epochs: int = 1):
 
     Pass `steps_per_epoch=len(batches)` to `fit`.
 
+    Raises:
+        ImportError: TensorFlow is not installed.
+
+    Example:
     ```python
     from keras_tta.data import TokenBatches, to_tf_data
 
@@ -36,8 +44,7 @@ def to_tf_data(batches: TokenBatches, epochs: int = 1):
     assert int(dataset.cardinality()) == 3
     ```
     """
-    import tensorflow as tf
-
+    tf = import_optional("tensorflow", "tensorflow", "`to_tf_data`")
     steps = _Steps(batches, epochs)
     (first,) = steps[0]
     one_shape = len(batches.widths) == 1 and batches.remainder != "keep"

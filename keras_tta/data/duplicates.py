@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from keras_tta.data.cleaning import CleaningReport
 from keras_tta.data.corpus import Document
+from keras_tta.data.optional_packages import import_optional
 
 
 def drop_exact_duplicates(
@@ -23,6 +24,7 @@ def drop_exact_duplicates(
             dropped.
         report: a `CleaningReport` to fill.
 
+    Example:
     ```python
     from keras_tta.data import drop_exact_duplicates
 
@@ -81,6 +83,7 @@ def drop_near_duplicates(
     Raises:
         ImportError: datasketch is not installed.
 
+    Example:
     ```python
     from keras_tta.data import drop_near_duplicates
 
@@ -89,17 +92,11 @@ def drop_near_duplicates(
     assert list(drop_near_duplicates(documents)) == [documents[0], documents[2]]
     ```
     """
-    try:
-        from datasketch import MinHash, MinHashLSH
-    except ImportError as error:
-        raise ImportError(
-            "Finding near-duplicates needs the package datasketch: "
-            "pip install datasketch"
-        ) from error
+    datasketch = import_optional("datasketch", "data", "`drop_near_duplicates`")
     report = CleaningReport() if report is None else report
-    index = MinHashLSH(threshold=threshold, num_perm=num_permutations)
+    index = datasketch.MinHashLSH(threshold=threshold, num_perm=num_permutations)
     return _drop_near(
-        documents, index, MinHash, num_permutations, shingle_words, report
+        documents, index, datasketch.MinHash, num_permutations, shingle_words, report
     )
 
 
