@@ -9,6 +9,7 @@ import numpy as np
 from keras_tta.data.orders import random_order
 from keras_tta.data.packing import RowPlan, one_a_row, pack
 from keras_tta.data.sequences import TokenSequences, span_indices
+from keras_tta.layers.checks import check_one_of, check_positive_integers
 
 REMAINDERS = ("pad", "keep", "drop")
 
@@ -20,9 +21,10 @@ class TokenBatches(keras.utils.PyDataset):
     `packed=True`, several sequences one after the other, and almost no padding. A
     sequence too long for a row is cut into consecutive rows of its own; nothing is
     truncated. Batch `step` depends on nothing but the seed and the data, so
-    training continues where it stopped from one integer, `first_step`. Pass
-    `fit(..., shuffle=False)`: else Keras shuffles the batches once more, with random
-    numbers of its own.
+    training continues where it stopped from one integer, `first_step`. The `fit` of
+    our pretrainers leaves the order alone; to that of another `keras.Model` pass
+    `shuffle=False`, else Keras shuffles the batches once more, with random numbers of
+    its own.
 
     Every batch is `({"token_ids": int32 (B, T), "padding_mask": bool (B, T)},)`, with
     more integers (B, T) where asked for.
@@ -39,8 +41,9 @@ class TokenBatches(keras.utils.PyDataset):
         packed: bool, whether rows are filled with several sequences, each with its own
             [SOS] and [EOS]. Batches then also hold `segment_ids`, 1 to k in a row and
             0 at padding, and `position_ids`, which start again at 0 in every segment:
-            use a model under `SameSegment() & NotSelf()`. Which sequences share a row
-            is fixed by `seed`; the order of the rows changes from epoch to epoch.
+            train `LanguageAutoencoder(backbone, packed=True)`, which keeps segments
+            apart (it adds `SameSegment` to the backbone's rule). Which sequences share
+            a row is fixed by `seed`; the order of the rows changes from epoch to epoch.
         word_starts: (V,) bool, whether a token begins a word, a tokenizer's
             `starts_word`. Batches then also hold `word_ids`, the number of the word in
             its row, for rules such as `HideWord`.
@@ -72,6 +75,10 @@ class TokenBatches(keras.utils.PyDataset):
         seconds: float, time spent making batches so far.
         padding_share: float, padding tokens among all tokens of a pass.
 
+    Raises:
+        ValueError: an argument is out of its range, or there is not one batch.
+
+    Example:
     ```python
     from keras_tta.data import TokenBatches
 
@@ -113,11 +120,21 @@ class TokenBatches(keras.utils.PyDataset):
                 f"`sequence_length` must exceed {specials}, the number of special "
                 f"tokens in a row. Received: sequence_length={sequence_length}"
             )
-        if batch_size < 1 or batch_size % process_count:
+        check_one_of(self, REMAINDERS, remainder=remainder)
+        check_positive_integers(
+            self, batch_size=batch_size, process_count=process_count
+        )
+        if steps_per_epoch is not None:
+            check_positive_integers(self, steps_per_epoch=steps_per_epoch)
+        if not hasattr(first_step, "__index__") or first_step < 0:
             raise ValueError(
-                "`batch_size` counts the rows of all processes: it must be a positive "
-                f"multiple of process_count={process_count}. Received: "
-                f"batch_size={batch_size}"
+                "`first_step` counts the batches already taken: it must be an integer, "
+                f"0 or more. Received: first_step={first_step!r}"
+            )
+        if batch_size % process_count:
+            raise ValueError(
+                "`batch_size` counts the rows of all processes: it must be a multiple "
+                f"of process_count={process_count}. Received: batch_size={batch_size}"
             )
         if not 0 <= process_index < process_count:
             raise ValueError(
@@ -128,10 +145,6 @@ class TokenBatches(keras.utils.PyDataset):
             raise ValueError(
                 "Packed rows are full: `packed=True` takes no `bucket_lengths`. "
                 f"Received: bucket_lengths={tuple(bucket_lengths)}"
-            )
-        if remainder not in REMAINDERS:
-            raise ValueError(
-                f"`remainder` must be one of {REMAINDERS}. Received: {remainder!r}"
             )
         self.sequences = sequences
         self.batch_size = batch_size

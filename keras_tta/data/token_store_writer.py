@@ -75,7 +75,26 @@ def write_token_store(
     Raises:
         ValueError: the store was begun with another tokenizer or other options, or a
             file in it has changed since.
+
+    Example:
+    ```python
+    import pathlib, tempfile
+    from keras_tta.data import train_wordpiece, write_token_store
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "corpus.txt")
+        path.write_text("The cat sat.\\nIt purred.\\n")
+        tokenizer = train_wordpiece(path.read_text().splitlines(), 60, min_frequency=1)
+        store = write_token_store(f"{folder}/store", path, tokenizer)
+        assert store.info["report"]["stored_sentences"] == 2
+    ```
     """
+    for name, value in (("shard_tokens", shard_tokens), ("workers", workers)):
+        if not hasattr(value, "__index__") or value < 1:
+            raise ValueError(
+                f"`{name}` of write_token_store must be a positive integer. Received: "
+                f"{name}={value!r}"
+            )
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     options = {

@@ -231,6 +231,10 @@ def test_other_options_and_changed_files_are_refused(tmp_path, tokenizer):
     path.write_text("abd.")
     with pytest.raises(ValueError, match="has changed"):
         write_token_store(store, path, tokenizer)
+    for name in ("workers", "shard_tokens"):
+        for value in (0, 1.5):
+            with pytest.raises(ValueError, match=f"Received: {name}={value}"):
+                write_token_store(store, path, tokenizer, **{name: value})
     with pytest.raises(ValueError, match="standard input"):
         write_token_store(tmp_path / "other", "-", tokenizer)
 
