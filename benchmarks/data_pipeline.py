@@ -1,6 +1,6 @@
 """Tokens a second of the data pipeline, against Hugging Face datasets and tokenizers.
 
-    python benchmarks/data_pipeline.py --corpus '../shared/data/pretrain-*/*.gz'
+    python benchmarks/data_pipeline.py --corpus 'corpus/*.gz'
 
 Both sides tokenise the same text with the same WordPiece vocabulary to files on disk,
 and read the files back in random order as padded batches. Theirs is the usual recipe:

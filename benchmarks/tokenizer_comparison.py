@@ -1,6 +1,6 @@
 """WordPiece, byte-level BPE and Unigram at equal size, on the same text.
 
-    python benchmarks/tokenizer_comparison.py --corpus '../shared/data/pretrain-*/*.gz'
+    python benchmarks/tokenizer_comparison.py --corpus 'corpus/*.gz'
 
 For each: how many tokens a word becomes, how many words are whole, the share of
 unknown tokens, the time to train and the speed to encode, and the held-out nats a word

@@ -123,6 +123,7 @@ def clean_documents(
     Yields:
         Documents with at least one line.
 
+    Example:
     ```python
     from keras_tta.data import CleaningReport, clean_documents
 
@@ -249,6 +250,7 @@ def keep_languages(
             fastText or CLD3.
         min_probability: float, below which a document is dropped.
 
+    Example:
     ```python
     from keras_tta.data import clean_documents, keep_languages
 

@@ -17,7 +17,20 @@ Document = list[str]
 
 
 class CorpusError(ValueError):
-    """A corpus file that cannot be read as text; names the file and the line."""
+    """A corpus file that cannot be read as text; names the file and the line.
+
+    Example:
+    ```python
+    import pathlib
+    from keras_tta.data import CorpusError, read_documents
+
+    pathlib.Path("corpus.txt").write_bytes(b"A caf\\xe9.\\n")
+    try:
+        list(read_documents("corpus.txt", errors="raise"))
+    except CorpusError as error:
+        assert "corpus.txt:1: byte 0xe9 is not UTF-8" in str(error)
+    ```
+    """
 
 
 @dataclass
@@ -30,6 +43,7 @@ class CorpusReport:
     `text_lines == sentences`. `repaired` counts what was mended in lines that were
     kept, by reason.
 
+    Example:
     ```python
     from keras_tta.data import CorpusReport
 
@@ -94,6 +108,7 @@ def read_documents(
         FileNotFoundError: nothing matches one of `paths`.
         CorpusError: a file is binary, UTF-16, or damaged; names file and line.
 
+    Example:
     ```python
     import pathlib, tempfile
     from keras_tta.data import read_documents
@@ -147,7 +162,16 @@ def find_files(
 
 
 def iterate_sentences(documents: Iterable[str | Document]) -> Iterator[str]:
-    """Flatten documents into sentences; items that are strings pass through."""
+    """Flatten documents into sentences; items that are strings pass through.
+
+    Example:
+    ```python
+    from keras_tta.data import iterate_sentences
+
+    documents = [["One.", "Two."], "Three."]
+    assert list(iterate_sentences(documents)) == ["One.", "Two.", "Three."]
+    ```
+    """
     for document in documents:
         if isinstance(document, str):
             yield document

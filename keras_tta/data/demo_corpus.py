@@ -20,14 +20,15 @@ def python_documentation(docstrings: bool = False) -> list[Document]:
 
     Every Python install carries the reference in `pydoc_data.topics`. Titles, grammar,
     tables, code and change notes are left out, and the mark-up of inline code is taken
-    off, so that about 38,000 words of English sentences are left. The text differs a
-    little from one Python version to the next; for one version it is always the same.
+    off, so that English sentences are left. The text differs a little from one Python
+    version to the next; for one version it is always the same.
 
     Args:
         docstrings: bool, whether the docstrings of the standard library follow, one
             document a module. They are read from the sources, nothing is imported, and
             there are several times as many words of them. Defaults to `False`.
 
+    Example:
     ```python
     from keras_tta.data import python_documentation
 

@@ -19,6 +19,7 @@ def pack(lengths: np.ndarray, width: int, seed: int) -> tuple[np.ndarray, np.nda
         `(offsets, members)`: row `r` holds the sequences
         `members[offsets[r]:offsets[r + 1]]`.
 
+    Example:
     ```python
     import numpy as np
     from keras_tta.data.packing import pack

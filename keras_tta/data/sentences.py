@@ -27,6 +27,7 @@ def split_sentences(text: str) -> list[str]:
     always, with the quotation marks that close after them. White space inside a
     sentence, line ends included, becomes one space, or none between Chinese characters.
 
+    Example:
     ```python
     from keras_tta.data import split_sentences
 

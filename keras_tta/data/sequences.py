@@ -21,6 +21,7 @@ class TokenSequences:
             `tokens[starts[i]:starts[i] + lengths[i]]`.
         lengths: (sequences,) integers.
 
+    Example:
     ```python
     from keras_tta.data import TokenSequences
 
@@ -97,6 +98,7 @@ def split_documents(
         ValueError: `held_out_fraction` is not between 0 and 1, or one side is left
             without documents, because there are too few.
 
+    Example:
     ```python
     from keras_tta.data import split_documents
 
@@ -178,6 +180,7 @@ def unigram_nats_per_token(
     Raises:
         ValueError: there are no ordinary tokens held out.
 
+    Example:
     ```python
     import math
     from keras_tta.data import unigram_nats_per_token

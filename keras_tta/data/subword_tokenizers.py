@@ -8,6 +8,7 @@ import keras_hub
 import numpy as np
 import tokenizers
 
+from keras_tta.data.optional_packages import import_optional
 from keras_tta.data.tokenizer_doors import TokenizerDoors
 
 SPACE = "\u2581"
@@ -48,7 +49,8 @@ class _SubwordTokenizer(TokenizerDoors, keras_hub.tokenizers.Tokenizer):
         self._check_vocabulary()
         if not 0 <= id < len(self._tokens):
             raise ValueError(
-                f"`id` must be in range [0, {len(self._tokens) - 1}]. Received: {id}"
+                f"`id` must be in range [0, {len(self._tokens) - 1}]. Received: "
+                f"id={id!r}"
             )
         return self._tokens[id]
 
@@ -56,7 +58,9 @@ class _SubwordTokenizer(TokenizerDoors, keras_hub.tokenizers.Tokenizer):
         """The id of a token."""
         self._check_vocabulary()
         if token not in self._ids:
-            raise ValueError(f"Token {token!r} is not in the vocabulary.")
+            raise ValueError(
+                f"`token` is not in the vocabulary. Received: token={token!r}"
+            )
         return self._ids[token]
 
     def detokenize(self, inputs):
@@ -90,6 +94,7 @@ class TTABytePairTokenizer(_SubwordTokenizer):
         lowercase: bool. Defaults to `False`.
         **kwargs: `name` and other arguments of `keras.layers.Layer`.
 
+    Example:
     ```python
     from keras_tta.data import train_byte_pair
 
@@ -176,6 +181,7 @@ class TTAUnigramTokenizer(_SubwordTokenizer):
     Attributes:
         starts_word: (V,) bool, whether a token begins a word.
 
+    Example:
     ```python
     from keras_tta.data import train_unigram
 
@@ -194,8 +200,8 @@ class TTAUnigramTokenizer(_SubwordTokenizer):
 
     def set_proto(self, proto):
         """Set the trained SentencePiece model (bytes)."""
-        import sentencepiece
-
+        purpose = f"`{type(self).__name__}`"
+        sentencepiece = import_optional("sentencepiece", "data", purpose)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
         self._proto = proto
         size = self._processor.get_piece_size()

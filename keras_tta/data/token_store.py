@@ -39,6 +39,7 @@ class TokenStore:
         FileNotFoundError: `folder` holds no finished store.
         ValueError: the store was made with another tokenizer, or is damaged.
 
+    Example:
     ```python
     import pathlib, tempfile
     from keras_tta.data import TokenStore, train_wordpiece, write_token_store
@@ -186,7 +187,8 @@ def read_index(folder: pathlib.Path) -> dict:
     info = json.loads(path.read_text(encoding="utf-8"))
     if info.get("format") != FORMAT:
         raise ValueError(
-            f"{path} is not in the format {FORMAT!r}. Received: {info.get('format')!r}"
+            f"{path} is not in the format {FORMAT!r}. Received: "
+            f"format={info.get('format')!r}"
         )
     return info
 

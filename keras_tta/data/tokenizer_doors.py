@@ -132,7 +132,8 @@ def _bad_text(texts, offset):
     for index, text in enumerate(texts, start=offset):
         if not isinstance(text, str):
             return TypeError(
-                f"Texts must be strings. Received at index {index}: {text!r}"
+                f"The text at index {index} is no string. Received: "
+                f"texts[{index}]={text!r}"
             )
         try:
             text.encode("utf-8")

@@ -10,6 +10,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from keras_tta.data.corpus import Document, iterate_sentences
+from keras_tta.data.optional_packages import import_optional
 from keras_tta.data.subword_tokenizers import (
     TTABytePairTokenizer,
     TTAUnigramTokenizer,
@@ -54,6 +55,7 @@ def train_wordpiece(
         ValueError: there is no text, or `vocabulary_size` has no room for the special
             tokens and the characters.
 
+    Example:
     ```python
     from keras_tta.data import train_wordpiece
 
@@ -73,7 +75,8 @@ def train_wordpiece(
         if len(trained.pre_tokenizer.pre_tokenize_str(token)) < 2:
             raise ValueError(
                 "`reserved_tokens` must hold punctuation, as '[unused0]' does, so that "
-                f"no word of the text can equal them. Received: {token!r}"
+                "no word of the text can equal them. Received: "
+                f"reserved_tokens={tuple(reserved_tokens)!r}"
             )
     characters, pieces = _alphabet(trained, sentences, character_coverage)
     if not characters:
@@ -118,6 +121,15 @@ def train_byte_pair(
     Raises:
         ValueError: there is no text, or `vocabulary_size` has no room for the special
             tokens and the bytes.
+
+    Example:
+    ```python
+    from keras_tta.data import train_byte_pair
+
+    tokenizer = train_byte_pair(["low lower lowest", "new newer newest"] * 5, 290)
+    assert tokenizer.vocabulary_size() <= 290
+    assert tokenizer.detokenize(tokenizer.encode("Été, slower")) == "Été, slower"
+    ```
     """
     specials = [*SPECIAL_TOKENS, *reserved_tokens]
     if vocabulary_size < len(specials) + 256:
@@ -152,11 +164,20 @@ def train_unigram(
     pieces, the most probable first. Arguments are those of `train_wordpiece`.
 
     Raises:
+        ImportError: sentencepiece is not installed.
         ValueError: there is no text, or `vocabulary_size` has no room for the special
             tokens and the characters.
-    """
-    import sentencepiece
 
+    Example:
+    ```python
+    from keras_tta.data import train_unigram
+
+    tokenizer = train_unigram(["low lower lowest", "new newer newest"] * 5, 30)
+    assert tokenizer.vocabulary_size() <= 30
+    assert tokenizer.detokenize(tokenizer.encode("Newer  LOW")) == "newer low"
+    ```
+    """
+    sentencepiece = import_optional("sentencepiece", "data", "`train_unigram`")
     names = {"pad": 0, "eos": 1, "unk": 2, "bos": 3}
     pieces = {f"{name}_piece": SPECIAL_TOKENS[i] for name, i in names.items()}
     proto = io.BytesIO()

@@ -48,6 +48,7 @@ class TTATokenizer(TokenizerDoors, keras_hub.tokenizers.WordPieceTokenizer):
     Attributes:
         starts_word: (V,) bool, whether a token begins a word.
 
+    Example:
     ```python
     from keras_tta.data import SPECIAL_TOKENS, TTATokenizer
 
