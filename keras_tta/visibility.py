@@ -350,3 +350,39 @@ class Or(_Composition):
         for seen in rest:
             first = first | seen
         return first
+
+
+NAMED_RULES = {
+    "others": NotSelf(),
+    "word_left_to_right": HideWord("right"),
+    "whole_word": HideWord("all"),
+    "left": Causal(strict=True),
+}
+
+
+def named_rule(name: str, argument: str = "visibility") -> Visibility:
+    """The rule that goes by a name: what a token may be predicted from.
+
+    `"others"`: all other tokens; `"word_left_to_right"`: not the pieces of its own word
+    that follow; `"whole_word"`: no piece of its own word; `"left"`: what precedes it.
+
+    Args:
+        name: the name.
+        argument: what to call it in an error.
+
+    Raises:
+        ValueError: if the name is none of these.
+
+    Example:
+    ```python
+    from keras_tta.visibility import NotSelf, named_rule
+
+    assert named_rule("others") == NotSelf()
+    ```
+    """
+    if name not in NAMED_RULES:
+        raise ValueError(
+            f"`{argument}` must name rules out of "
+            f"{', '.join(map(repr, NAMED_RULES))}. Received: {name!r}"
+        )
+    return NAMED_RULES[name]

@@ -22,6 +22,7 @@ from keras_tta.layers.embeddings import TransformerEmbedding, TTAEmbedding
 from keras_tta.layers.encoders import SharedKVEncoder, TransformerEncoder
 from keras_tta.layers.feed_forward import FeedForwardBlock
 from keras_tta.layers.heads import EmbeddingHead, TokenPredictionHead
+from keras_tta.layers.mixed_visibility import MixedVisibilityMask
 from keras_tta.layers.replaced_token_head import ReplacedTokenHead
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "FeedForwardBlock",
     "MASSDenoising",
     "Masker",
+    "MixedVisibilityMask",
     "PrefixLM",
     "ProjectedAttention",
     "ReplacedTokenHead",

@@ -202,6 +202,8 @@ def load_objective(directory):
 
 def _objective_setting(path, value):
     if isinstance(value, dict):
+        if value and all(isinstance(x, (int, float)) for x in value.values()):
+            return value
         return build_from(path, *described_object(path, value, MASKERS))
     values = value if isinstance(value, list) else [value]
     if all(x is None or isinstance(x, (str, int, float)) for x in values):

@@ -6,6 +6,7 @@ from keras import ops
 from keras_tta.models.heads import token_prediction_head
 from keras_tta.pretraining.packing import training_backbone
 from keras_tta.pretraining.pretrainer import Pretrainer
+from keras_tta.pretraining.visibility_mix import read_under_mix
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -27,17 +28,25 @@ class LanguageAutoencoder(Pretrainer):
         packed: whether rows hold several sequences. Training then takes `segment_ids`
             and `position_ids` too, and no sequence sees another; `backbone` and
             `language_model` stay as they are. Defaults to `False`.
+        visibility_mix: dict from names of rules (`keras_tta.visibility.named_rule`) to
+            shares of sum 1, such as `{"others": 0.75, "word_left_to_right": 0.25}`:
+            each row is trained under one of them, drawn at every step, so that a
+            scorer's other rules are no news to the model. In evaluation a row always
+            has the same rule. Rules by words need `word_ids`. `backbone` and
+            `language_model` keep the backbone's rule. Defaults to `None`, that alone.
+        seed: of the draws of the mix. Defaults to 0.
 
     Call arguments:
-        inputs: the backbone's inputs, and `segment_ids` and `position_ids` if packed.
+        inputs: the backbone's inputs, `segment_ids` and `position_ids` if packed, and
+            `word_ids` if a rule of the mix needs them.
 
     Returns:
         A dict of `hidden` (B, T, D), `labels` and `weights` (B, T). For logits call
         `language_model`, for hidden states `backbone`.
 
     Raises:
-        ValueError: if the backbone's rule lets tokens see themselves, or its keys and
-            values are contextual.
+        ValueError: if the backbone's rule lets tokens see themselves, its keys and
+            values are contextual, or the mix names no rule or has other shares.
 
     Example:
     ```python
@@ -72,6 +81,8 @@ class LanguageAutoencoder(Pretrainer):
         special_token_ids=(0, 1, 3, 4),
         normalization="tokens",
         packed=False,
+        visibility_mix=None,
+        seed=0,
         **kwargs,
     ):
         if not backbone.visibility.hides_self:
@@ -86,10 +97,13 @@ class LanguageAutoencoder(Pretrainer):
                 "has them: where they are contextual, a hidden token comes back by way "
                 f"of its neighbours. Received: a {type(backbone).__name__}"
             )
-        reader = training_backbone(backbone, packed)
-        inputs = reader.input
+        if visibility_mix is None:
+            reader = training_backbone(backbone, packed)
+            inputs, hidden = reader.input, reader(reader.input)
+        else:
+            inputs, hidden = read_under_mix(backbone, visibility_mix, packed, seed)
         targets = {
-            "hidden": reader(inputs),
+            "hidden": hidden,
             "labels": inputs["token_ids"],
             "weights": ops.cast(inputs["padding_mask"], "float32"),
         }
@@ -103,6 +117,8 @@ class LanguageAutoencoder(Pretrainer):
             **kwargs,
         )
         self.packed = packed
+        self.visibility_mix = visibility_mix and dict(visibility_mix)
+        self.seed = seed
 
     def get_config(self):
         return {
@@ -110,4 +126,6 @@ class LanguageAutoencoder(Pretrainer):
             "special_token_ids": self.special_token_ids,
             "normalization": self.normalization,
             "packed": self.packed,
+            "visibility_mix": self.visibility_mix,
+            "seed": self.seed,
         }

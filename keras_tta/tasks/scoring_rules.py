@@ -1,13 +1,6 @@
-"""The names that scorers give to visibility rules."""
+"""The rules that texts are scored under."""
 
-from keras_tta.visibility import Causal, HideWord, NotSelf, Visibility, Window
-
-SCORING_RULES = {
-    "others": NotSelf(),
-    "word_left_to_right": HideWord("right"),
-    "whole_word": HideWord("all"),
-    "left": Causal(strict=True),
-}
+from keras_tta.visibility import NAMED_RULES, Visibility, Window
 
 
 def scoring_rule(
@@ -27,13 +20,13 @@ def scoring_rule(
     """
     rule = own if visibility is None else visibility
     if isinstance(rule, str):
-        if rule not in SCORING_RULES:
+        if rule not in NAMED_RULES:
             raise ValueError(
-                f"`visibility` must be one of {', '.join(map(repr, SCORING_RULES))}, a "
+                f"`visibility` must be one of {', '.join(map(repr, NAMED_RULES))}, a "
                 "visibility rule, or None for the model's own. "
                 f"Received: visibility={rule!r}"
             )
-        rule = SCORING_RULES[rule]
+        rule = NAMED_RULES[rule]
     if not isinstance(rule, Visibility):
         raise ValueError(
             "`visibility` must be a name, a rule such as `NotSelf()`, or None. "
