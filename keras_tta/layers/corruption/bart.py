@@ -36,10 +36,10 @@ class BARTDenoising(Seq2SeqMasker):
        continue from their start.
 
     Numbers are exact, of the row's maskable tokens (real, not special). In fairseq's
-    `DenoisingDataset`, overlapping spans remove 27 % instead of 30 %, and spans of
-    length 0 can push a row past its length; here spans never overlap, all their places
-    are equally likely, and a row has at most as many spans as tokens to remove, so the
-    encoder never reads more than T tokens and the end token.
+    `DenoisingDataset`, spans overlap and remove fewer tokens, and spans of length 0 can
+    push a row past its length; here spans never overlap, all their places are equally
+    likely, and a row has at most as many spans as tokens to remove, so the encoder
+    never reads more than T tokens and the end token.
 
     BART is `permutation_rate=1.0` and the defaults; mBART, the same with
     `infilling_rate=0.35, poisson_lambda=3.5`. Special tokens at a row's ends stay
@@ -101,14 +101,18 @@ class BARTDenoising(Seq2SeqMasker):
             ("random_share", random_share),
         ):
             self._check_shares(**{name: share})
+        self._check_random_tokens(random_share, self.special_token_ids)
         if not poisson_lambda > 0:
             raise ValueError(
-                f"`poisson_lambda` must be positive. Received: {poisson_lambda}"
+                "`poisson_lambda` must be positive. Received: "
+                f"poisson_lambda={poisson_lambda!r}"
             )
         if permutation_rate and not sentence_end_token_ids:
             raise ValueError(
                 "`permutation_rate` needs `sentence_end_token_ids`, the ids of tokens "
-                "such as the full stop: without them no sentence would ever move."
+                "such as the full stop: without them no sentence would ever move. "
+                f"Received: permutation_rate={permutation_rate}, "
+                f"sentence_end_token_ids={tuple(sentence_end_token_ids)}"
             )
         self.infilling_rate = infilling_rate
         self.poisson_lambda = poisson_lambda

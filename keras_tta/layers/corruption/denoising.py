@@ -6,6 +6,7 @@ Axes: B batch, T sequence, S encoder (source), U decoder.
 import keras
 import numpy as np
 
+from keras_tta.layers.checks import check_fraction
 from keras_tta.layers.corruption.noise import NoiseMasker
 from keras_tta.layers.corruption.random import low_mask
 from keras_tta.layers.corruption.selection import choose, round_half_even
@@ -52,13 +53,10 @@ class TokenDenoising(NoiseMasker):
     """
 
     def __init__(
-        self, vocabulary_size, num_sentinels=100, noise_density=0.15, **kwargs
+        self, vocabulary_size, num_sentinels=None, noise_density=0.15, **kwargs
     ):
         super().__init__(vocabulary_size, num_sentinels, **kwargs)
-        if not 0 <= noise_density < 1:
-            raise ValueError(
-                f"`noise_density` must be in [0, 1). Received: {noise_density}"
-            )
+        check_fraction(self, noise_density=noise_density)
         self.noise_density = float(noise_density)
 
     def get_config(self):
@@ -180,8 +178,8 @@ class PrefixLM(Seq2SeqMasker):
 def prefix_density(density):
     if not 0 < density <= 0.5:
         raise ValueError(
-            "The density of a prefix LM must be in (0, 0.5], because prefixes are "
-            f"uniform up to all tokens but one. Received: {density}"
+            "`noise_density` of a prefix LM must be in (0, 0.5], because prefixes are "
+            f"uniform up to all tokens but one. Received: noise_density={density!r}"
         )
     return float(density)
 

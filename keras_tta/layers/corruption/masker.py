@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tta.layers.checks import check_positive_integers
 from keras_tta.layers.corruption.arrays import (
     KerasArrays,
     NumPyArrays,
@@ -61,21 +62,16 @@ class Masker(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if vocabulary_size < 1:
-            raise ValueError(
-                f"`vocabulary_size` must be at least 1. Received: {vocabulary_size}"
-            )
-        if static_copies is not None and static_copies < 1:
-            raise ValueError(
-                "`static_copies` must be None (fresh corruption in every step) or a "
-                f"number of copies, at least 1. Received: {static_copies}"
-            )
+        check_positive_integers(self, vocabulary_size=vocabulary_size)
+        if static_copies is not None:
+            check_positive_integers(self, static_copies=static_copies)
         self.vocabulary_size = int(vocabulary_size)
-        self.special_token_ids = tuple(int(i) for i in special_token_ids)
+        special_token_ids = tuple(special_token_ids)
+        for token_id in special_token_ids:
+            self._check_id("special_token_ids", token_id)
+        self.special_token_ids = tuple(map(int, special_token_ids))
         self.seed = int(seed)
         self.static_copies = static_copies
-        for token_id in self.special_token_ids:
-            self._check_id("special_token_ids", token_id)
 
     def build(self, token_ids_shape, padding_mask_shape=None):
         self._plan(self._static_length(token_ids_shape))
@@ -149,21 +145,34 @@ class Masker(keras.layers.Layer):
     # What it may use.
 
     def _check_id(self, argument, token_id):
-        if not 0 <= token_id < self.vocabulary_size:
+        is_integer = hasattr(token_id, "__index__")
+        if not is_integer or not 0 <= token_id < self.vocabulary_size:
             raise ValueError(
-                f"`{argument}` must be in [0, {self.vocabulary_size}), the vocabulary. "
-                f"Received: {token_id}"
+                f"`{argument}` must be an integer in [0, {self.vocabulary_size}), the "
+                f"vocabulary. Received: {argument}={token_id!r}"
             )
 
     def _check_shares(self, **shares):
         """Raises unless these are shares of one whole."""
         for name, share in shares.items():
             if not 0 <= share <= 1:
-                raise ValueError(f"`{name}` must be in [0, 1]. Received: {share}")
+                raise ValueError(
+                    f"`{name}` must be in [0, 1]. Received: {name}={share!r}"
+                )
         if sum(shares.values()) > 1 + 1e-9:
+            received = ", ".join(f"{name}={share}" for name, share in shares.items())
             raise ValueError(
                 f"The sum of {', '.join(f'`{name}`' for name in shares)} must be at "
-                f"most 1. Received: {shares}"
+                f"most 1. Received: {received}"
+            )
+
+    def _check_random_tokens(self, random_share, exclude):
+        """Raises if a random token is asked for and all are in `exclude`."""
+        if random_share and self.vocabulary_size == len(set(exclude)):
+            raise ValueError(
+                "`random_share` needs tokens to draw from, but every token of the "
+                "vocabulary is special. Use `random_share=0.0`. Received: "
+                f"random_share={random_share}, vocabulary_size={self.vocabulary_size}"
             )
 
     def _make_special(self, argument, token_id):
@@ -284,7 +293,7 @@ class Masker(keras.layers.Layer):
             raise ValueError(
                 f"`token_ids` must be (B, T) with T known and at most {MAX_LENGTH}, "
                 "because the outputs' shapes follow from T: pad every batch to one "
-                f"length. Received shape: {tuple(shape)}"
+                f"length. Received: shape={tuple(shape)}"
             )
         return int(length)
 

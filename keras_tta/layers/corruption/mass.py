@@ -93,9 +93,12 @@ class MASSDenoising(Masker):
         self._make_special("mask_token_id", mask_token_id)
         self.mask_token_id = mask_token_id
         if not 0 < span_share <= 1:
-            raise ValueError(f"`span_share` must be in (0, 1]. Received: {span_share}")
+            raise ValueError(
+                f"`span_share` must be in (0, 1]. Received: span_share={span_share!r}"
+            )
         self._check_shares(start_share=start_share, end_share=end_share)
         self._check_shares(mask_share=mask_share, random_share=random_share)
+        self._check_random_tokens(random_share, self.special_token_ids)
         self.span_share = span_share
         self.start_share = start_share
         self.end_share = end_share

@@ -5,6 +5,7 @@ Axes: B batch, T sequence, S encoder (source), U decoder.
 
 import numpy as np
 
+from keras_tta.layers.checks import check_one_of, check_positive_integers
 from keras_tta.layers.corruption.random import threshold
 from keras_tta.layers.corruption.seq2seq import Seq2SeqMasker, run_starts, single
 from keras_tta.layers.corruption.spans import (
@@ -36,12 +37,14 @@ class NoiseMasker(Seq2SeqMasker):
     - "full": the whole row
 
     Args:
-        num_sentinels: defaults to 100: the ids from `vocabulary_size - 1` down.
+        num_sentinels: None, the default, is 100: the ids from `vocabulary_size - 1`
+            down.
         sentinel_token_ids: the ids themselves, in order of use, instead.
         inputs, targets: default to "sentinels".
         random_share: with `inputs="token_sentinel"`; defaults to 0.
         closing_sentinel: whether the targets end with one more sentinel, as in the T5
-            paper's figure but not its code. Defaults to False.
+            paper's figure but not its code; with `targets="sentinels"`. Defaults to
+            False.
         vocabulary_size, pad_token_id, start_token_id, end_token_id: see
             `Seq2SeqMasker`.
         special_token_ids, seed, static_copies: see `Masker`.
@@ -50,7 +53,7 @@ class NoiseMasker(Seq2SeqMasker):
     def __init__(
         self,
         vocabulary_size,
-        num_sentinels=100,
+        num_sentinels=None,
         sentinel_token_ids=None,
         inputs="sentinels",
         targets="sentinels",
@@ -59,20 +62,32 @@ class NoiseMasker(Seq2SeqMasker):
         **kwargs,
     ):
         super().__init__(vocabulary_size, **kwargs)
-        for name, value, allowed in (
-            ("inputs", inputs, INPUTS),
-            ("targets", targets, TARGETS),
-        ):
-            if value not in allowed:
-                raise ValueError(f"`{name}` must be in {allowed}. Received: {value!r}")
+        check_one_of(self, INPUTS, inputs=inputs)
+        check_one_of(self, TARGETS, targets=targets)
+        self._check_shares(random_share=random_share)
         if random_share and inputs != "token_sentinel":
             raise ValueError(
                 "`random_share` replaces single tokens: it needs "
-                f'`inputs="token_sentinel"`. Received: inputs={inputs!r}'
+                f'`inputs="token_sentinel"`. Received: random_share={random_share}, '
+                f"inputs={inputs!r}"
+            )
+        if closing_sentinel and targets != "sentinels":
+            raise ValueError(
+                "`closing_sentinel` ends targets that hold sentinels: it needs "
+                '`targets="sentinels"`. Received: closing_sentinel=True, '
+                f"targets={targets!r}"
             )
         if sentinel_token_ids is None:
+            num_sentinels = 100 if num_sentinels is None else num_sentinels
+            check_positive_integers(self, num_sentinels=num_sentinels)
             last = self.vocabulary_size - 1
             sentinel_token_ids = range(last, last - num_sentinels, -1)
+        elif num_sentinels is not None:
+            raise ValueError(
+                "`sentinel_token_ids` are all the sentinels there are: give them or "
+                f"`num_sentinels`. Received: num_sentinels={num_sentinels}, "
+                f"sentinel_token_ids={_in_short(tuple(sentinel_token_ids))}"
+            )
         self.inputs = inputs
         self.targets = targets
         # Those that are not used remain ordinary ids.
@@ -80,6 +95,8 @@ class NoiseMasker(Seq2SeqMasker):
         self.sentinel_token_ids = tuple(int(i) for i in sentinel_token_ids)[:used]
         if self.sentinel_token_ids or used != 0:
             self._check_sentinels()
+        special = {*self.special_token_ids, *self.sentinel_token_ids}
+        self._check_random_tokens(random_share, special)
         self.random_share = random_share
         self.closing_sentinel = closing_sentinel
 
@@ -89,16 +106,18 @@ class NoiseMasker(Seq2SeqMasker):
         others |= set(self.special_token_ids)
         if not sentinels or min(sentinels) < 0:
             raise ValueError(
-                "`num_sentinels` must be between 1 and `vocabulary_size` = "
-                f"{self.vocabulary_size}. Received: {len(sentinels)}"
+                "`num_sentinels` must be between 1 and vocabulary_size="
+                f"{self.vocabulary_size}, and none of `sentinel_token_ids` negative. "
+                f"Received: sentinel_token_ids={_in_short(sentinels)}"
             )
         self._check_id("sentinel_token_ids", max(sentinels))
         if len(set(sentinels)) < len(sentinels) or others & set(sentinels):
             raise ValueError(
                 "The sentinels must differ from one another and from the pad, start, "
-                f"end and special token ids {sorted(others - {None})}. Received: "
-                f"{_in_short(sentinels)}. Grow `vocabulary_size` to hold "
-                "`num_sentinels` ids of their own, or give `sentinel_token_ids`."
+                f"end and special token ids {sorted(others - {None})}. Grow "
+                "`vocabulary_size` to hold `num_sentinels` ids of their own, or give "
+                "`sentinel_token_ids`. Received: "
+                f"sentinel_token_ids={_in_short(sentinels)}"
             )
 
     def corrupt(self, token_ids, padding_mask, noise_mask):

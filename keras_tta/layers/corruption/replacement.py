@@ -147,7 +147,7 @@ class TokenSampler(keras.layers.Layer):
         if outside:
             raise ValueError(
                 f"`special_token_ids` must lie in the vocabulary, 0 to {size - 1}. "
-                f"Received: {outside}"
+                f"Received: special_token_ids={outside}"
             )
         allowed = np.ones((1, size), bool)
         allowed[0, list(self.special_token_ids)] = False

@@ -6,6 +6,7 @@ Axes: B batch, T sequence, S encoder (source), U decoder.
 import keras
 import numpy as np
 
+from keras_tta.layers.checks import check_fraction
 from keras_tta.layers.corruption.noise import NoiseMasker
 from keras_tta.layers.corruption.spans import noise_counts
 
@@ -85,7 +86,7 @@ class SpanCorruption(NoiseMasker):
     def __init__(
         self,
         vocabulary_size,
-        num_sentinels=100,
+        num_sentinels=None,
         noise_density=0.15,
         mean_noise_span_length=3.0,
         spans_anywhere=False,
@@ -94,14 +95,11 @@ class SpanCorruption(NoiseMasker):
         **kwargs,
     ):
         super().__init__(vocabulary_size, num_sentinels, **kwargs)
-        if not 0 <= noise_density < 1:
-            raise ValueError(
-                f"`noise_density` must be in [0, 1). Received: {noise_density}"
-            )
+        check_fraction(self, noise_density=noise_density)
         if mean_noise_span_length < 1:
             raise ValueError(
                 "`mean_noise_span_length` must be at least 1. Received: "
-                f"{mean_noise_span_length}"
+                f"mean_noise_span_length={mean_noise_span_length!r}"
             )
         self.noise_density = float(noise_density)
         self.mean_noise_span_length = float(mean_noise_span_length)
@@ -129,7 +127,7 @@ class SpanCorruption(NoiseMasker):
             if not fits[1]:
                 raise ValueError(
                     "`input_length` must hold at least one token and the end token. "
-                    f"Received: {input_length}"
+                    f"Received: input_length={input_length}"
                 )
             length = int(np.flatnonzero(fits)[-1])
         return length

@@ -6,7 +6,8 @@ Axes: B batch, T sequence, K predictions a row.
 import keras
 import numpy as np
 
-from keras_tta.layers.corruption.masker import Masker
+from keras_tta.layers.checks import check_positive_integers
+from keras_tta.layers.corruption.masker import MAX_LENGTH, Masker
 from keras_tta.layers.corruption.selection import (
     choose,
     choose_units,
@@ -15,6 +16,8 @@ from keras_tta.layers.corruption.selection import (
     span_starts,
     word_starts,
 )
+
+SPAN_LENGTH = 10  # the longest span by default, as in SpanBERT, section 3.1
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -43,7 +46,7 @@ class TokenMasking(Masker):
     shortest words is taken if it fits into K. Spans fill the number exactly: the last
     is cut. SpanBERT places spans one after another; here a row is tiled into spans of
     the same lengths and tiles are chosen, so they never overlap; the few positions at a
-    row's ends are chosen up to 8 % more often. Spans of whole words follow the rule of
+    row's ends are chosen a little more often. Spans of whole words follow the rule of
     words.
 
     See `keras_tta.layers.Masker` for the three doors, the seed and static copies.
@@ -64,7 +67,7 @@ class TokenMasking(Masker):
         whole_word: whether all tokens of a word are masked together. Defaults to False.
         span_p: None, the default, or the p of geometric span lengths: whole spans of
             tokens (of words, with `whole_word`) are masked.
-        max_span_length: defaults to 10.
+        max_span_length: the longest span, with `span_p`; None, the default, is 10.
         replace_per_unit: whether mask, random or kept is drawn once a word or span
             (RoBERTa, SpanBERT) instead of once a token (BERT). Defaults to False.
         seed, static_copies: see `Masker`.
@@ -114,7 +117,7 @@ class TokenMasking(Masker):
         random_specials=False,
         whole_word=False,
         span_p=None,
-        max_span_length=10,
+        max_span_length=None,
         replace_per_unit=False,
         **kwargs,
     ):
@@ -128,29 +131,36 @@ class TokenMasking(Masker):
         self.random_share = random_share
         if max_predictions is not None and max_predictions < 1:
             raise ValueError(
-                "`max_predictions` must be None (no limit) or at least 1. Received: "
-                f"{max_predictions}. For no predictions, use `mask_rate=0.0`."
+                "`max_predictions` must be None (no limit) or at least 1; for no "
+                "predictions, use `mask_rate=0.0`. Received: "
+                f"max_predictions={max_predictions!r}"
             )
         if span_p is not None and not 0 < span_p < 1:
             raise ValueError(
                 "`span_p` must be None (no spans) or between 0 and 1, the chance that "
-                f"a span ends after each token; SpanBERT's is 0.2. Received: {span_p}"
+                "a span ends after each token; SpanBERT's is 0.2. Received: "
+                f"span_p={span_p!r}"
             )
-        if max_span_length < 1:
-            raise ValueError(
-                f"`max_span_length` must be at least 1. Received: {max_span_length}"
-            )
+        if max_span_length is not None:
+            check_positive_integers(self, max_span_length=max_span_length)
+            if max_span_length > MAX_LENGTH:
+                raise ValueError(
+                    f"`max_span_length` must be at most {MAX_LENGTH}, as rows are. "
+                    f"Received: max_span_length={max_span_length}"
+                )
+            if span_p is None:
+                raise ValueError(
+                    "`max_span_length` needs spans: set `span_p`. Received: "
+                    f"max_span_length={max_span_length}, span_p=None"
+                )
         if replace_per_unit and not whole_word and span_p is None:
             raise ValueError(
                 "`replace_per_unit` needs units of several tokens: set `whole_word` or "
-                "`span_p`."
+                "`span_p`. Received: replace_per_unit=True, whole_word=False, "
+                "span_p=None"
             )
         self._excluded = () if random_specials else self.special_token_ids
-        if random_share and self.vocabulary_size == len(set(self._excluded)):
-            raise ValueError(
-                "`random_share` needs tokens to draw from, but the vocabulary is all "
-                "in `special_token_ids`. Set `random_share=0.0`."
-            )
+        self._check_random_tokens(random_share, self._excluded)
         self.max_predictions = max_predictions
         self.count_specials = count_specials
         self.random_specials = random_specials
@@ -237,12 +247,11 @@ class TokenMasking(Masker):
             if rows.word_ids is None:
                 raise ValueError(
                     "`whole_word=True` needs `word_ids`, int (B, T), which number the "
-                    "words of a row. Received: None"
+                    "words of a row. Received: word_ids=None"
                 )
             first = word_starts(xp, candidates, rows.word_ids)
         if self.span_p is not None:
-            first = span_starts(
-                xp, draws, first, candidates, self.span_p, self.max_span_length
-            )
+            longest = self.max_span_length or SPAN_LENGTH
+            first = span_starts(xp, draws, first, candidates, self.span_p, longest)
         cut = self.span_p is not None and not self.whole_word
         return choose_units(xp, draws, first, candidates, count, most, cut)

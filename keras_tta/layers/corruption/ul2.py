@@ -70,7 +70,7 @@ class UL2Denoising(NoiseMasker):
     def __init__(
         self,
         vocabulary_size,
-        num_sentinels=100,
+        num_sentinels=None,
         mode_token_ids=None,
         denoisers=DENOISERS,
         rates=None,
@@ -80,19 +80,22 @@ class UL2Denoising(NoiseMasker):
         self.denoisers = tuple(tuple(denoiser) for denoiser in denoisers)
         for mode, mean, density in self.denoisers:
             if mode not in ("R", "S", "X"):
-                raise ValueError(f'A mode must be "R", "S" or "X". Received: {mode!r}')
+                raise ValueError(
+                    f'A mode must be "R", "S" or "X". Received: mode={mode!r}'
+                )
             if mode == "S":
                 prefix_density(density)
             elif mean is None or mean < 1 or not 0 < density < 1:
                 raise ValueError(
                     "A denoiser of spans needs a mean span length of at least 1 and a "
-                    f"density between 0 and 1. Received: {(mode, mean, density)}"
+                    f"density between 0 and 1. Received: "
+                    f"denoiser={(mode, mean, density)}"
                 )
         rates = [1] * len(self.denoisers) if rates is None else list(rates)
         if len(rates) != len(self.denoisers) or min(rates) < 0 or not sum(rates):
             raise ValueError(
                 f"`rates` must be {len(self.denoisers)} numbers, one a denoiser, none "
-                f"negative and not all 0. Received: {rates}"
+                f"negative and not all 0. Received: rates={rates}"
             )
         self.rates = tuple(rates)
         self.mode_token_ids = mode_token_ids and tuple(mode_token_ids)
@@ -100,13 +103,14 @@ class UL2Denoising(NoiseMasker):
             if len(self.mode_token_ids) != 3:
                 raise ValueError(
                     "`mode_token_ids` must be the ids of R, S and X. Received: "
-                    f"{mode_token_ids}"
+                    f"mode_token_ids={mode_token_ids}"
                 )
             for token_id in self.mode_token_ids:
                 self._check_id("mode_token_ids", token_id)
                 if token_id in self.sentinel_token_ids:
                     raise ValueError(
-                        f"`mode_token_ids` holds {token_id}, which is a sentinel."
+                        f"`mode_token_ids` holds {token_id}, which is a sentinel. "
+                        f"Received: mode_token_ids={mode_token_ids}"
                     )
 
     def get_config(self):

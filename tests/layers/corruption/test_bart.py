@@ -268,6 +268,11 @@ def test_specials_inside_are_kept():
         ({"masking_rate": 0.5, "deletion_rate": 0.5}, "at most 1"),
         ({"rotation_rate": -0.1}, "`rotation_rate`"),
         ({"poisson_lambda": 0.0}, "`poisson_lambda`"),
+        ({"random_share": 1.5}, r"Received: random_share=1\.5"),
+        (
+            {"random_share": 0.1, "special_token_ids": range(20_000)},
+            "tokens to draw from",
+        ),
         (
             {"permutation_rate": 1.0, "sentence_end_token_ids": ()},
             "`sentence_end_token_ids`",

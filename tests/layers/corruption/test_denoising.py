@@ -116,6 +116,17 @@ def test_sentinels_that_are_not_used_are_ordinary_tokens():
     assert read_and_labels(batch, 0) == ([99] * 7 + [END], [99, END])
     with pytest.raises(ValueError, match='needs `inputs="token_sentinel"`'):
         TokenDenoising(100, inputs="drop", targets="noise", random_share=0.1)
+    for share in (-0.1, 1.5):
+        with pytest.raises(ValueError, match=rf"Received: random_share={share}"):
+            TokenDenoising(200, inputs="token_sentinel", random_share=share)
+    with pytest.raises(ValueError, match="tokens to draw from"):
+        TokenDenoising(
+            10,
+            num_sentinels=4,
+            inputs="token_sentinel",
+            random_share=0.1,
+            special_token_ids=range(6),
+        )
     with pytest.raises(ValueError, match="needs 11 sentinels, and there are 10"):
         TokenDenoising(100, num_sentinels=10, noise_density=0.5).numpy(
             np.full((1, 22), 9)

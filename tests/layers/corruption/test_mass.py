@@ -95,6 +95,10 @@ def test_the_first_token_is_never_hidden():
         ({"start_share": 0.7, "end_share": 0.7}, "at most 1"),
         ({"mask_share": 0.7, "random_share": 0.7}, "at most 1"),
         ({"pad_token_id": 100}, "`pad_token_id`"),
+        (
+            {"mask_share": 0.8, "random_share": 0.1, "special_token_ids": range(100)},
+            "tokens to draw from",
+        ),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):

@@ -127,7 +127,7 @@ def test_the_temperature_decays():
     [
         ({"temperature": 0}, "`temperature` must be above 0"),
         ({"temperature_decay_steps": 0}, "positive integer"),
-        ({"special_token_ids": (12,)}, r"0 to 11\. Received: \[12\]"),
+        ({"special_token_ids": (12,)}, r"0 to 11\. Received: special_token_ids=\[12\]"),
     ],
 )
 def test_what_cannot_be_drawn_from_is_refused(options, message):

@@ -23,8 +23,7 @@ SETTINGS = {
 
 
 def corruption(**kwargs):
-    kwargs = {"vocabulary_size": 300, "num_sentinels": 100, **kwargs}
-    return SpanCorruption(**kwargs)
+    return SpanCorruption(**{"vocabulary_size": 300, **kwargs})
 
 
 def sides(batch, row=None):
@@ -254,6 +253,8 @@ def test_settings_that_cannot_work_are_refused():
         corruption(vocabulary_size=100)
     with pytest.raises(ValueError, match="must differ"):
         corruption(special_token_ids=(250,))
+    with pytest.raises(ValueError, match="sentinel_token_ids=300"):
+        corruption(sentinel_token_ids=(300,))
     for name, value in [
         ("noise_density", 1.0),
         ("mean_noise_span_length", 0.5),
@@ -261,11 +262,17 @@ def test_settings_that_cannot_work_are_refused():
         ("targets", "all"),
         ("random_share", 0.1),
         ("num_sentinels", 0),
-        ("sentinel_token_ids", (300,)),
+        ("num_sentinels", 2.5),
+        ("num_sentinels", 301),
         ("end_token_id", 300),
     ]:
         with pytest.raises(ValueError, match=f"`{name}`"):
             corruption(**{name: value})
+    with pytest.raises(ValueError, match="num_sentinels=100, sentinel_token_ids=.299"):
+        corruption(num_sentinels=100, sentinel_token_ids=(299, 298))
+    for targets in ("noise", "full"):
+        with pytest.raises(ValueError, match="`closing_sentinel` ends targets"):
+            corruption(targets=targets, closing_sentinel=True)
 
 
 def test_a_text_with_sentinels_raises_eagerly():

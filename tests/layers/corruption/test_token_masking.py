@@ -348,14 +348,18 @@ def test_a_fit_advances_the_step_once_a_step_and_saves_it(tmp_path, jit_compile)
     [
         ({"mask_rate": 1.5}, "`mask_rate` must be in"),
         ({"mask_share": 0.9, "random_share": 0.2}, "at most 1"),
-        ({"special_token_ids": (100,)}, "`special_token_ids` must be in"),
+        ({"special_token_ids": (3.5,)}, r"Received: special_token_ids=3\.5"),
+        ({"special_token_ids": (100,)}, "`special_token_ids` must be an integer in"),
         ({"max_predictions": 0}, "`max_predictions`"),
         ({"span_p": 1.0}, "`span_p`"),
         ({"span_p": 0.2, "max_span_length": 0}, "`max_span_length`"),
+        ({"span_p": 0.2, "max_span_length": 2**14 + 1}, "at most 16384"),
+        ({"max_span_length": 5}, "set `span_p`"),
         ({"replace_per_unit": True}, "`whole_word` or `span_p`"),
         ({"static_copies": 0}, "`static_copies`"),
-        ({"vocabulary_size": 5, "special_token_ids": range(5)}, "vocabulary is all"),
+        ({"vocabulary_size": 5, "special_token_ids": range(5)}, "tokens to draw from"),
         ({"vocabulary_size": 0}, "`vocabulary_size`"),
+        ({"vocabulary_size": 30.7}, r"Received: vocabulary_size=30\.7"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):
