@@ -45,7 +45,7 @@ flags.DEFINE_multi_string("corpus", [], "Text files, folders or patterns.")
 flags.DEFINE_string("output", "runs/demo", "Folder for all that is written.")
 flags.DEFINE_float("minutes", 2.0, "Training time; the learning rate ends with it.")
 flags.DEFINE_integer("vocabulary_size", 2000, "Word pieces to train.")
-flags.DEFINE_integer("tokenizer_documents", 100_000, "It is trained on the first ones.")
+flags.DEFINE_integer("tokenizer_documents", 100_000, "Documents it learns from.")
 flags.DEFINE_float("held_out", 0.05, "Share of documents that is not trained on.")
 flags.DEFINE_integer("num_layers", 2, "Layers.")
 flags.DEFINE_integer("hidden_dim", 128, "Width.")
@@ -166,15 +166,13 @@ def show_pairs(scorer, sentences, count=200, shown=6):
             bad.append(" ".join(words))
     if not good:
         return
-    scores = scorer.score(good), scorer.score(bad)
+    good_scores, bad_scores = scorer.score(good), scorer.score(bad)
     table = Table("held-out sentence", "log p", "two words swapped", "log p")
-    for row in islice(zip(good, *scores[:1], bad, *scores[1:], strict=True), shown):
+    for row in islice(zip(good, good_scores, bad, bad_scores, strict=True), shown):
         table.add_row(row[0], f"{row[1]:.1f}", row[2], f"{row[3]:.1f}")
     console.print(table)
-    console.print(
-        f"The original has the higher score in {np.mean(scores[0] > scores[1]):.0%} of "
-        f"{len(good)} pairs."
-    )
+    share = np.mean(good_scores > bad_scores)
+    console.print(f"The original scores higher in {share:.0%} of {len(good)} pairs.")
 
 
 if __name__ == "__main__":

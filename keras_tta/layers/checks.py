@@ -38,3 +38,13 @@ def check_heads(hidden_dim, num_heads):
             "`hidden_dim` must be a multiple of `num_heads`. "
             f"Received: hidden_dim={hidden_dim}, num_heads={num_heads}"
         )
+
+
+def check_initializer_name(kernel_initializer):
+    """Raise unless an initializer is given by its name, which a preset can hold."""
+    if not isinstance(kernel_initializer, str):
+        raise ValueError(
+            "`kernel_initializer` of a backbone must be the name of a Keras initializer, "
+            'such as "lecun_normal", or "bert". '
+            f"Received: kernel_initializer={kernel_initializer!r}"
+        )

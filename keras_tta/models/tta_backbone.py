@@ -4,7 +4,11 @@ import keras
 import keras_hub
 
 from keras_tta.layers import SharedKVEncoder, TTAEmbedding, VisibilityMask
-from keras_tta.layers.checks import check_heads, check_positive_integers
+from keras_tta.layers.checks import (
+    check_heads,
+    check_initializer_name,
+    check_positive_integers,
+)
 from keras_tta.models.inputs import backbone_inputs, visible_keys
 from keras_tta.models.siblings import Siblings
 from keras_tta.visibility import NotSelf
@@ -99,6 +103,7 @@ class TTABackbone(Siblings, keras_hub.models.Backbone):
     ):
         check_positive_integers(self, num_heads=num_heads, hidden_dim=hidden_dim)
         check_heads(hidden_dim, num_heads)
+        check_initializer_name(kernel_initializer)
         visibility = VisibilityMask(visibility or NotSelf(), name="visibility")
 
         # === Layers ===

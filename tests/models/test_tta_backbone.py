@@ -230,3 +230,15 @@ def test_mixed_precision_is_near(backbone):
 def test_arguments_out_of_range(options, message):
     with pytest.raises(ValueError, match=message):
         TTABackbone(**{**SIZES, **options})
+
+
+def test_an_initializer_is_given_by_name():
+    with pytest.raises(ValueError, match="must be the name of a Keras initializer"):
+        TTABackbone(
+            vocabulary_size=30,
+            num_layers=1,
+            num_heads=2,
+            hidden_dim=8,
+            intermediate_dim=16,
+            kernel_initializer=keras.initializers.Zeros(),
+        )
