@@ -44,7 +44,7 @@ def check_initializer_name(kernel_initializer):
     """Raise unless an initializer is given by its name, which a preset can hold."""
     if not isinstance(kernel_initializer, str):
         raise ValueError(
-            "`kernel_initializer` of a backbone must be the name of a Keras initializer, "
-            'such as "lecun_normal", or "bert". '
+            "`kernel_initializer` of a backbone must be the name of a Keras "
+            'initializer, such as "lecun_normal", or "bert". '
             f"Received: kernel_initializer={kernel_initializer!r}"
         )
