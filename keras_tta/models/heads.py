@@ -1,16 +1,27 @@
-"""The head that a backbone's tokens are predicted with."""
+"""The heads that go with a backbone, built and in its dtype."""
 
-from keras_tta.layers import TokenPredictionHead
+from keras_tta.layers import ReplacedTokenHead, TokenPredictionHead
 
 
-def token_prediction_head(backbone):
+def token_prediction_head(backbone, name="token_prediction_head"):
     """A built head over a backbone's token embedding, in its dtype."""
     head = TokenPredictionHead(
         backbone.token_embedding,
         layer_norm_epsilon=backbone.layer_norm_epsilon,
         kernel_initializer=backbone.kernel_initializer,
         dtype=backbone.dtype_policy,
-        name="token_prediction_head",
+        name=name,
+    )
+    head.build(backbone.output_shape)
+    return head
+
+
+def replaced_token_head(backbone):
+    """A built head that finds replaced tokens, in a backbone's dtype."""
+    head = ReplacedTokenHead(
+        backbone.kernel_initializer,
+        dtype=backbone.dtype_policy,
+        name="replaced_token_head",
     )
     head.build(backbone.output_shape)
     return head

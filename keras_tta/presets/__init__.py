@@ -4,6 +4,10 @@ from keras_tta.presets.bert_transformers import (
     load_bert_transformers,
     save_bert_transformers,
 )
+from keras_tta.presets.electra_transformers import (
+    load_electra_transformers,
+    save_electra_transformers,
+)
 from keras_tta.presets.files import PresetError
 from keras_tta.presets.loading import load_backbone, load_head, load_tokenizer
 from keras_tta.presets.saving import save_preset
@@ -18,10 +22,12 @@ __all__ = [
     "assign_tta_variables",
     "load_backbone",
     "load_bert_transformers",
+    "load_electra_transformers",
     "load_head",
     "load_tokenizer",
     "read_tta_checkpoint",
     "save_bert_transformers",
+    "save_electra_transformers",
     "save_preset",
     "tta_sizes",
 ]
