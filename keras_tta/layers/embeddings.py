@@ -25,6 +25,7 @@ class _Embedding(keras.layers.Layer):
         dropout=0.0,
         layer_norm_epsilon=1e-12,
         embeddings_initializer="bert",
+        token_embedding=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -41,7 +42,7 @@ class _Embedding(keras.layers.Layer):
         self.dropout = dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.embeddings_initializer = bert_initializer(embeddings_initializer)
-        self.token_embedding = self._table(
+        self.token_embedding = token_embedding or self._table(
             keras.layers.ReversibleEmbedding, vocabulary_size, "token_embedding"
         )
         self.position_embedding = self._table(
@@ -50,7 +51,8 @@ class _Embedding(keras.layers.Layer):
         self.norm = layer_norm(self, "norm")
 
     def build(self, token_ids_shape, position_ids_shape=None):
-        self.token_embedding.build(token_ids_shape)
+        if not self.token_embedding.built:
+            self.token_embedding.build(token_ids_shape)
         self.position_embedding.build(token_ids_shape)
         self.norm.build((None, None, self.hidden_dim))
         self.built = True
@@ -212,6 +214,8 @@ class TransformerEmbedding(_Embedding):
         dropout: share of units dropped in training. Defaults to 0.0.
         layer_norm_epsilon: defaults to 1e-12.
         embeddings_initializer: defaults to BERT's truncated normal.
+        token_embedding: another model's `keras.layers.ReversibleEmbedding`, to share
+            its table. It is not part of the config: who shares it shares it anew.
 
     Call arguments:
         token_ids: (B, T) integers.

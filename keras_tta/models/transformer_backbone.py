@@ -4,7 +4,11 @@ import keras
 import keras_hub
 
 from keras_tta.layers import TransformerEmbedding, TransformerEncoder, VisibilityMask
-from keras_tta.layers.checks import check_heads, check_positive_integers
+from keras_tta.layers.checks import (
+    check_heads,
+    check_initializer_name,
+    check_positive_integers,
+)
 from keras_tta.layers.sublayers import bert_initializer
 from keras_tta.models.inputs import backbone_inputs, visible_keys
 from keras_tta.models.siblings import Siblings
@@ -37,6 +41,9 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         kernel_initializer: the name of a Keras initializer, or `"bert"` for BERT's
             truncated normal of standard deviation 0.02. Defaults to `"lecun_normal"`.
         dtype: a dtype or policy for computations and weights.
+        sibling: a backbone of the same sizes whose layers to use.
+        embeddings: another model's `TransformerEmbedding`, to share it. It is not part
+            of the config: who shares it shares it anew.
 
     Call arguments:
         inputs: a dict of `token_ids` (B, T) integers and `padding_mask` (B, T), true or
@@ -92,10 +99,12 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         kernel_initializer="lecun_normal",
         dtype=None,
         sibling=None,
+        embeddings=None,
         **kwargs,
     ):
         check_positive_integers(self, num_heads=num_heads, hidden_dim=hidden_dim)
         check_heads(hidden_dim, num_heads)
+        check_initializer_name(kernel_initializer)
         embedding_dim = hidden_dim if embedding_dim is None else embedding_dim
         visibility = VisibilityMask(visibility or All(), name="visibility")
         if num_segments and "segment_ids" in visibility.rule.needs:
@@ -108,12 +117,8 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
 
         # === Layers ===
         projection = None
-        if sibling is not None:
-            self.embeddings = sibling.embeddings
-            self.encoder = sibling.encoder
-            projection = sibling.embedding_projection
-        else:
-            self.embeddings = TransformerEmbedding(
+        if embeddings is None and sibling is None:
+            embeddings = TransformerEmbedding(
                 vocabulary_size,
                 embedding_dim,
                 max_sequence_length,
@@ -123,6 +128,19 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
                 dtype=dtype,
                 name="embeddings",
             )
+        elif embeddings is not None:
+            _check_shared(
+                embeddings,
+                vocabulary_size=vocabulary_size,
+                hidden_dim=embedding_dim,
+                max_sequence_length=max_sequence_length,
+                num_segments=num_segments,
+            )
+        self.embeddings = sibling.embeddings if embeddings is None else embeddings
+        if sibling is not None:
+            self.encoder = sibling.encoder
+            projection = sibling.embedding_projection
+        else:
             if embedding_dim != hidden_dim:
                 projection = keras.layers.Dense(
                     hidden_dim,
@@ -170,7 +188,28 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         self.visibility = visibility.rule
         self.layer_norm_epsilon = layer_norm_epsilon
         self.kernel_initializer = kernel_initializer
-        self._join_family(sibling)
+        self._join_family(sibling if embeddings is None else None)
+
+    def with_embeddings(self, embeddings, name=None):
+        """The same layers on other embeddings, such as those of another model.
+
+        Args:
+            embeddings: a `keras_tta.layers.TransformerEmbedding` of the same sizes.
+            name: defaults to this model's.
+
+        Returns:
+            A `TransformerBackbone` that shares all its other weights with this one.
+        """
+        return type(self)(
+            **{
+                **self.get_config(),
+                "name": name or self.name,
+                "visibility": self.visibility,
+                "dtype": self.dtype_policy,
+            },
+            sibling=self,
+            embeddings=embeddings,
+        )
 
     def get_config(self):
         return {
@@ -188,3 +227,16 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "kernel_initializer": self.kernel_initializer,
         }
+
+
+def _check_shared(embeddings, **wanted):
+    """Raise unless shared embeddings have the sizes that the model was to have."""
+    for name, value in wanted.items():
+        received = getattr(embeddings, name)
+        if received != value:
+            ours = "embedding_dim" if name == "hidden_dim" else name
+            raise ValueError(
+                f"The shared embeddings have {name}={received}, this model {ours}="
+                f"{value}: models that share embeddings need the same {ours}. Their "
+                "hidden_dim may differ: a projection follows the embeddings."
+            )

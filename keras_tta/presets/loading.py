@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_tta.layers import ReplacedTokenHead
 from keras_tta.presets.classes import BACKBONES, HEADS, MASKERS, TOKENIZERS
 from keras_tta.presets.files import (
     PresetError,
@@ -119,11 +120,9 @@ def load_head(directory, backbone, name="token_prediction_head"):
     """
     cls, settings = _read_head(directory, name)
     settings = {**settings, "name": name, "dtype": backbone.dtype_policy}
-    head = build_from(
-        preset_file(directory, f"{name}.json"),
-        lambda **settings: cls(backbone.token_embedding, **settings),
-        settings,
-    )
+    if cls is not ReplacedTokenHead:
+        settings["token_embedding"] = backbone.token_embedding
+    head = build_from(preset_file(directory, f"{name}.json"), cls, settings)
     head.build(backbone.output_shape)
     load_head_weights(directory, head)
     return head

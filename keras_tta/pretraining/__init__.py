@@ -2,16 +2,24 @@
 
 from keras_tta.pretraining.bert_transformers import convert_bert_transformers
 from keras_tta.pretraining.causal_lm import CausalLM
+from keras_tta.pretraining.electra_transformers import (
+    ElectraNetwork,
+    convert_electra_transformers,
+)
 from keras_tta.pretraining.language_autoencoder import LanguageAutoencoder
 from keras_tta.pretraining.masked_lm import MaskedLM
+from keras_tta.pretraining.replaced_token_detection import ReplacedTokenDetection
 from keras_tta.pretraining.seq2seq_denoiser import Seq2SeqDenoiser
 from keras_tta.pretraining.tta_checkpoint import convert_tta_checkpoint
 
 __all__ = [
     "CausalLM",
+    "ElectraNetwork",
     "LanguageAutoencoder",
     "MaskedLM",
+    "ReplacedTokenDetection",
     "Seq2SeqDenoiser",
     "convert_bert_transformers",
+    "convert_electra_transformers",
     "convert_tta_checkpoint",
 ]

@@ -1,0 +1,302 @@
+"""What objectives with a generator share: two networks in one training graph.
+
+Axes: B batch, T length, K predictions a row, D model width.
+"""
+
+from functools import cached_property
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_tta.layers import TokenSampler
+from keras_tta.layers.checks import check_one_of
+from keras_tta.models.heads import token_prediction_head
+from keras_tta.presets import load_backbone, save_electra_transformers, save_preset
+from keras_tta.presets.loading import load_head_weights
+from keras_tta.pretraining.generators import (
+    TIES,
+    UnigramHead,
+    WithoutDropout,
+    tied_generator,
+)
+from keras_tta.pretraining.masked_lm import MaskedLM, masked_rows
+from keras_tta.pretraining.packing import training_backbone
+from keras_tta.pretraining.pretrainer import Pretrainer
+
+
+class GeneratorObjective(Pretrainer):
+    """A masked language model's samples replace tokens, and a second model reads them.
+
+    Masked positions are filled with samples from the generator's softmax; a sample that
+    equals the original is no replacement. The generator learns to predict the masked
+    tokens, the discriminator what its subclass's head and `discriminator_loss` say, and
+    the loss is the weighted sum of both. No gradient passes from the one to the other
+    but by the weights they share.
+
+    Subclasses document the arguments.
+    """
+
+    # ELECTRA-Small's peak, and the warm-up of all sizes, 10,000 of 1,000,000 steps.
+    recipe = {"learning_rate": 5e-4, "warmup": 0.01}
+
+    def __init__(
+        self,
+        generator,
+        discriminator,
+        masking,
+        discriminator_head,
+        discriminator_weight,
+        loss_positions,
+        tie=None,
+        generator_weight=1.0,
+        temperature=1.0,
+        temperature_decay_steps=None,
+        disallow_correct=False,
+        sample_specials=False,
+        sampling_dropout=True,
+        sequence_length=None,
+        packed=False,
+        **kwargs,
+    ):
+        check_one_of(self, ("all", "masked"), loss_positions=loss_positions)
+        trained_head = None
+        if isinstance(generator, MaskedLM):
+            generator, trained_head = generator.backbone, generator.head
+        learns = generator is None or isinstance(generator, keras.Model)
+        tie = _checked_tie(generator, discriminator, tie, learns and generator_weight)
+        reader, inputs, masked = masked_rows(
+            discriminator, masking, sequence_length, packed
+        )
+        positions, labels = masked["masked_positions"], masked["labels"]
+
+        def read(backbone, token_ids):
+            rows = {name: inputs[name] for name in reader.input}
+            return backbone({**rows, "token_ids": token_ids})
+
+        def at_masked(hidden):
+            index = ops.expand_dims(positions, -1)
+            return ops.take_along_axis(hidden, index, axis=1)
+
+        if learns:
+            generator = tied_generator(generator, discriminator, tie)
+            generator_head = token_prediction_head(
+                generator,
+                name="generator_head" if tie == "all" else "token_prediction_head",
+            )
+            if trained_head is not None:
+                copy_head(trained_head, generator_head)
+            generator_reader = training_backbone(generator, packed)
+            hidden = at_masked(read(generator_reader, masked["token_ids"]))
+            sampled_from = hidden
+            if not sampling_dropout and generator.dropout:
+                undropped = WithoutDropout(generator_reader, name="without_dropout")
+                sampled_from = at_masked(read(undropped, masked["token_ids"]))
+        else:
+            counts = generator
+            if isinstance(counts, str):
+                check_one_of(self, ("uniform",), generator=generator)
+                counts = np.ones(discriminator.vocabulary_size)
+            if len(counts) != discriminator.vocabulary_size:
+                raise ValueError(
+                    f"The generator has counts of {len(counts)} tokens, the "
+                    f"discriminator {discriminator.vocabulary_size}: give both the "
+                    "same vocabulary."
+                )
+            generator_head = UnigramHead(counts, name="generator_head")
+            hidden = sampled_from = ops.cast(ops.expand_dims(labels, -1), "float32")
+        sampler = TokenSampler(
+            generator_head,
+            special_token_ids=() if sample_specials else masking.special_token_ids,
+            temperature=temperature,
+            temperature_decay_steps=temperature_decay_steps,
+            disallow_correct=disallow_correct,
+            seed=masking.seed,
+            dtype=discriminator.dtype_policy,
+            name="token_sampler",
+        )
+        sampled = sampler(
+            sampled_from,
+            positions,
+            labels,
+            token_ids=inputs["token_ids"],
+            padding_mask=inputs["padding_mask"],
+        )
+        chosen = masked["dense_sample_weight"]
+        corrupted = write_samples(inputs["token_ids"], chosen, sampled)
+        weights = chosen if loss_positions == "masked" else inputs["padding_mask"]
+        targets = {
+            "hidden": hidden,
+            "labels": labels,
+            "weights": ops.cast(masked["sample_weight"], "float32"),
+            "num_clamped": masked["num_clamped"],
+            "discriminator_hidden": read(reader, corrupted),
+            "discriminator_weights": ops.cast(weights, "float32"),
+            "original_token_ids": inputs["token_ids"],
+            "corrupted_token_ids": corrupted,
+        }
+        super().__init__(
+            discriminator,
+            discriminator_head,
+            inputs,
+            targets,
+            masking.special_token_ids,
+            **kwargs,
+        )
+        self.generator = generator
+        self.generator_head = generator_head
+        self.token_sampler = sampler
+        if learns and not generator_weight:
+            generator.trainable = generator_head.trainable = False
+        self.masking = masking
+        self.tie = tie
+        self.generator_weight = generator_weight if learns else 0.0
+        self.discriminator_weight = discriminator_weight
+        self.loss_positions = loss_positions
+        self.sample_specials = sample_specials
+        self.sampling_dropout = sampling_dropout
+        self.sequence_length = inputs["token_ids"].shape[1]
+        self.packed = packed
+
+    @property
+    def discriminator(self):
+        """The model that is kept: `backbone` by the paper's name."""
+        return self.backbone
+
+    @cached_property
+    def generator_language_model(self):
+        """The generator with its head: inputs to logits, float32 (B, T, V)."""
+        logits = self.generator_head(self.generator.output)
+        return keras.Model(self.generator.input, logits, name="generator")
+
+    def objective_loss(self, targets, sample_weight, training):
+        learns = bool(training and self.generator_weight)
+        generator_loss = self.token_loss(
+            self.generator_head, targets, sample_weight, learns
+        )
+        weights = targets["discriminator_weights"]
+        if sample_weight is not None:
+            weights = weights * sample_weight
+        total = self.discriminator_loss(targets, weights, training)
+        loss = total / ops.maximum(ops.sum(weights), 1e-6)
+        return self.generator_weight * generator_loss + self.discriminator_weight * loss
+
+    def discriminator_loss(self, targets, weights, training):
+        """The discriminator's weighted sum of nats; keeps its metrics."""
+        raise NotImplementedError
+
+    def export_to_transformers(self, directory):
+        """Write the generator as a Hugging Face `ElectraForMaskedLM`.
+
+        It is written to the folder `generator` in `directory`. What of the
+        discriminator goes out, subclasses say.
+        """
+        if not isinstance(self.generator, keras.Model):
+            return
+        folder = Path(directory) / "generator"
+        save_electra_transformers(folder, self.generator, self.generator_head)
+
+    def save_to_preset(self, directory, tokenizer=None, figures=None):
+        """Save the discriminator as a preset, and in it the generator as another.
+
+        The folder is the discriminator's preset; its folder `generator`, written first,
+        is the generator's own.
+
+        Args:
+            directory, tokenizer, figures: as for every `Pretrainer`.
+        """
+        if self._has_generator_folder():
+            save_preset(
+                Path(directory) / "generator",
+                self.generator,
+                heads={self.generator_head.name: self.generator_head},
+                tokenizer=self.tokenizer if tokenizer is None else tokenizer,
+            )
+        super().save_to_preset(directory, tokenizer, figures)
+
+    def preset_heads(self):
+        return [self.head, *[self.generator_head] * (self.tie == "all")]
+
+    def preset_settings(self):
+        settings = super().preset_settings()
+        del settings["discriminator"]
+        if self._has_generator_folder():
+            del settings["generator"]
+        return settings
+
+    @classmethod
+    def from_preset_parts(cls, directory, dtype, settings):
+        discriminator = load_backbone(directory, dtype=dtype)
+        if "generator" in settings:
+            return cls(discriminator=discriminator, **settings)
+        directory = Path(directory) / "generator"
+        generator = load_backbone(directory, dtype=dtype)
+        pretrainer = cls(generator, discriminator, **settings)
+        load_head_weights(directory, pretrainer.generator_head)
+        return pretrainer
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        generator = self.generator
+        if isinstance(generator, keras.Model):
+            generator = None if self.tie == "all" else serialize(generator)
+        elif not isinstance(generator, str):
+            generator = self.generator_head.counts
+        sampler = self.token_sampler
+        return {
+            "name": self.name,
+            "generator": generator,
+            "discriminator": serialize(self.discriminator),
+            "masking": serialize(self.masking),
+            "tie": self.tie,
+            "generator_weight": self.generator_weight,
+            "temperature": sampler.temperature,
+            "temperature_decay_steps": sampler.temperature_decay_steps,
+            "disallow_correct": sampler.disallow_correct,
+            "sample_specials": self.sample_specials,
+            "sampling_dropout": self.sampling_dropout,
+            "sequence_length": self.sequence_length,
+            "packed": self.packed,
+        }
+
+    def _has_generator_folder(self):
+        return self.tie != "all" and isinstance(self.generator, keras.Model)
+
+
+def copy_head(source, target):
+    """Give a token prediction head another's weights, the table left out."""
+    for name in ("transform_dense", "transform_norm"):
+        getattr(target, name).set_weights(getattr(source, name).get_weights())
+    target.bias.assign(source.bias)
+
+
+def write_samples(token_ids, chosen, sampled):
+    """Rows (B, T) with the j-th chosen position of each holding the j-th sample (B, K).
+
+    Every position is written once at most, whatever the samples.
+    """
+    rank = ops.cumsum(chosen, axis=1) - 1
+    written = ops.take_along_axis(sampled, ops.maximum(rank, 0), axis=1)
+    return ops.where(ops.cast(chosen, "bool"), written, token_ids)
+
+
+def _checked_tie(generator, discriminator, tie, learns):
+    """The tie, or what it is when left open."""
+    if tie is None:
+        tie = "embeddings" if learns and generator is not None else "none"
+        tie = "all" if generator is None else tie
+    check_one_of(discriminator, TIES, tie=tie)
+    if (tie == "all") != (generator is None):
+        raise ValueError(
+            "With tie='all' the discriminator is its own generator: pass "
+            f"generator=None, and only then. Received: tie={tie!r} and "
+            f"generator={generator!r}"
+        )
+    if tie != "none" and not learns:
+        raise ValueError(
+            "A generator that does not learn (generator_weight=0, or fixed counts) "
+            "shares no weights with a discriminator that does: set tie='none'. "
+            f"Received: tie={tie!r}"
+        )
+    return tie

@@ -1,0 +1,352 @@
+"""ELECTRA: who reads what, what it costs, which gradient goes where, what is kept."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_tta.layers.corruption import TokenMasking
+from keras_tta.models import TransformerBackbone
+from keras_tta.presets import load_backbone, load_head
+from keras_tta.pretraining import MaskedLM, ReplacedTokenDetection
+
+SIZE = 20
+SHARED = {"vocabulary_size": SIZE, "max_sequence_length": 8, "embedding_dim": 8}
+# Full, short, one word, specials alone, padding alone.
+LENGTHS = np.array([8, 5, 3, 2, 0])
+BATCH = {
+    "token_ids": np.random.default_rng(0).integers(7, SIZE, (5, 8)).astype("int32"),
+    "padding_mask": np.arange(8) < LENGTHS[:, None],
+}
+BATCH["token_ids"][:, 0] = 3
+BATCH["token_ids"][np.arange(4), LENGTHS[:4] - 1] = 1
+BATCH["token_ids"][~BATCH["padding_mask"]] = 0
+REAL = BATCH["padding_mask"]
+
+
+def numpy(x):
+    return ops.convert_to_numpy(x)
+
+
+def make_masking(**options):
+    settings = {"mask_rate": 0.4, "mask_share": 0.85, "random_share": 0.0, **options}
+    return TokenMasking(SIZE, 4, (0, 1, 3), **settings)
+
+
+def networks(dropout=0.0, noise=0.3):
+    generator = TransformerBackbone(
+        num_layers=1,
+        num_heads=1,
+        hidden_dim=4,
+        intermediate_dim=6,
+        dropout=dropout,
+        **SHARED,
+    )
+    discriminator = TransformerBackbone(
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=12,
+        dropout=dropout,
+        **SHARED,
+    )
+    draw = np.random.default_rng(0)
+    for weight in [*generator.weights, *discriminator.weights] if noise else []:
+        change = noise * draw.normal(size=weight.shape)
+        weight.assign(change + (weight.name == "gamma"))
+    return generator, discriminator
+
+
+def make_electra(tie=None, dropout=0.0, noise=0.3, masking=None, **options):
+    generator, discriminator = networks(dropout, noise)
+    if tie == "all":
+        generator = None
+    masking = masking or make_masking()
+    electra = ReplacedTokenDetection(
+        generator, discriminator, masking, tie=tie, **options
+    )
+    draw = np.random.default_rng(1)
+    for weight in electra.head.weights if noise else []:
+        weight.assign(0.5 * draw.normal(size=weight.shape))
+    return electra
+
+
+def evaluate(pretrainer, batch=BATCH, **kwargs):
+    pretrainer.compile("sgd")
+    return pretrainer.evaluate(batch, verbose=0, return_dict=True, **kwargs)
+
+
+def nats(logits, labels):
+    logits = numpy(logits).astype("float64")
+    total = np.log(np.exp(logits).sum(-1))
+    return total - np.take_along_axis(logits, labels[..., None], -1)[..., 0]
+
+
+def test_samples_stand_where_tokens_were_masked():
+    electra = make_electra()
+    for step in range(2):
+        targets = electra(BATCH, training=step > 0)
+        key = (0, step) if step else 0
+        masked = electra.masking.numpy(**BATCH, key=key)
+        corrupted = numpy(targets["corrupted_token_ids"])
+        chosen = masked["dense_sample_weight"] == 1
+        assert np.array_equal(corrupted[~chosen], BATCH["token_ids"][~chosen])
+        assert not np.isin(corrupted[chosen], [0, 1, 3, 4]).any()
+    # Neither specials alone nor padding alone have a candidate.
+    assert np.array_equal(corrupted[3:], BATCH["token_ids"][3:])
+
+
+def expected_figures(electra, batch=BATCH, positions="all"):
+    """Loss and metrics in NumPy, from the public siblings."""
+    masked = electra.masking.numpy(**batch)
+    chosen = masked["dense_sample_weight"] == 1
+    read = {**batch, "token_ids": masked["token_ids"]}
+    masked_nats = nats(electra.generator_language_model(read), batch["token_ids"])
+    corrupted = numpy(electra(batch)["corrupted_token_ids"])
+    logits = numpy(electra.detector({**batch, "token_ids": corrupted}))
+    replaced = corrupted != batch["token_ids"]
+    detection = np.log1p(np.exp(np.where(replaced, -logits, logits)))
+    counted = chosen if positions == "masked" else batch["padding_mask"]
+    found = logits > 0
+    return {
+        "loss": masked_nats[chosen].mean() + 50 * detection[counted].mean(),
+        "nats_per_token": masked_nats[chosen].mean(),
+        "discriminator_loss": detection[counted].mean(),
+        "discriminator_accuracy": (found == replaced)[counted].mean(),
+        "discriminator_precision": replaced[counted & found].mean(),
+        "discriminator_recall": found[counted & replaced].mean(),
+        "replaced_share": replaced[counted].mean(),
+        "majority_accuracy": max(
+            replaced[counted].mean(), 1 - replaced[counted].mean()
+        ),
+    }, (logits[counted], replaced[counted])
+
+
+@pytest.mark.parametrize("positions", ["all", "masked"])
+def test_loss_and_figures_are_those_of_the_equations(positions):
+    electra = make_electra(loss_positions=positions)
+    expected, (logits, replaced) = expected_figures(electra, positions=positions)
+    figures = evaluate(electra)
+    for name, value in expected.items():
+        assert abs(figures[name] - value) < 2e-4, name
+    pairs = logits[replaced][:, None] - logits[~replaced]
+    if pairs.size:
+        auc = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
+        assert abs(figures["discriminator_auc"] - auc) < 0.05
+    # Batches of uneven token counts: the same tokens, so the same figures.
+    rows = evaluate(electra, batch_size=1)
+    assert abs(rows["discriminator_loss"] - figures["discriminator_loss"]) < 1e-5
+    assert abs(rows["nats_per_token"] - figures["nats_per_token"]) < 1e-5
+
+
+def test_it_starts_at_ln_v_and_50_ln_2():
+    electra = make_electra(noise=0.0)
+    assert abs(evaluate(electra)["loss"] - np.log(SIZE) - 50 * np.log(2)) < 2.5
+
+
+def step(electra, batch=BATCH):
+    """Which weights a step of training moves, by part."""
+    parts = {
+        "generator trunk": electra.generator.encoder.weights,
+        "generator table": electra.generator.token_embedding.weights,
+        "generator positions": electra.generator.embeddings.position_embedding.weights,
+        "generator head": [electra.generator_head.transform_dense.kernel],
+        "trunk": electra.backbone.encoder.weights,
+        "table": electra.backbone.token_embedding.weights,
+        "positions": electra.backbone.embeddings.position_embedding.weights,
+        "head": electra.head.weights,
+    }
+    before = {k: [numpy(w).copy() for w in v] for k, v in parts.items()}
+    electra.compile(keras.optimizers.SGD(0.1))
+    electra.fit(batch, verbose=0)
+    return {
+        name
+        for name, weights in parts.items()
+        if not all(
+            np.array_equal(a, numpy(b))
+            for a, b in zip(before[name], weights, strict=True)
+        )
+    }
+
+
+DISCRIMINATOR = {"trunk", "table", "positions", "head"}
+
+
+@pytest.mark.parametrize(
+    ("tie", "of_generator"),
+    [
+        ("none", set()),
+        ("tokens", {"generator table"}),
+        ("embeddings", {"generator table", "generator positions"}),
+        ("all", {"generator table", "generator positions", "generator trunk"}),
+    ],
+)
+def test_the_discriminator_moves_of_the_generator_what_is_shared(tie, of_generator):
+    # The generator's loss is worth so little that float32 does not move for it.
+    electra = make_electra(tie, generator_weight=1e-30)
+    assert step(electra) == DISCRIMINATOR | of_generator
+    shared = electra.generator, electra.backbone
+    tables = [model.token_embedding for model in shared]
+    assert (tables[0] is tables[1]) == (tie != "none")
+    norms = [model.embeddings.norm for model in shared]
+    assert (norms[0] is norms[1]) == (tie in ("embeddings", "all"))
+
+
+def test_both_networks_learn():
+    assert len(step(make_electra("none", dropout=0.1))) == 8
+
+
+def test_a_generator_of_weight_0_is_frozen():
+    electra = make_electra(generator_weight=0.0)
+    assert electra.tie == "none"
+    assert step(electra) == DISCRIMINATOR
+    with pytest.raises(ValueError, match="does not learn"):
+        make_electra("embeddings", generator_weight=0.0)
+
+
+def test_the_second_stage_starts_from_the_first():
+    first = MaskedLM(networks()[1], make_masking())
+    head = first.head.get_weights()
+    second = networks()[1]
+    second.set_weights(first.backbone.get_weights())
+    electra = ReplacedTokenDetection(
+        first, second, make_masking(), generator_weight=0.0
+    )
+    pairs = zip(electra.generator_head.get_weights(), head, strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+    assert abs(evaluate(electra)["nats_per_token"] - evaluate(first)["loss"]) < 1e-5
+
+
+@pytest.mark.parametrize("generator", ["uniform", "unigram"])
+def test_a_generator_may_be_the_frequencies(generator):
+    counts = np.zeros(SIZE)
+    counts[[9, 11]] = 3, 1
+    electra = ReplacedTokenDetection(
+        generator if generator == "uniform" else counts,
+        networks()[1],
+        make_masking(mask_rate=1.0),
+        sample_specials=generator == "uniform",
+    )
+    corrupted = numpy(electra(BATCH)["corrupted_token_ids"])
+    chosen = electra.masking.numpy(**BATCH)["dense_sample_weight"] == 1
+    figures = evaluate(electra)
+    if generator == "uniform":
+        assert abs(figures["nats_per_token"] - np.log(SIZE)) < 1e-5
+    else:
+        assert set(corrupted[chosen]) <= {9, 11}
+    loss = 50 * figures["discriminator_loss"]
+    assert abs(figures["loss"] - loss) < 1e-3
+    again = ReplacedTokenDetection.from_config(electra.get_config())
+    assert again.get_config() == electra.get_config()
+
+
+def test_samples_may_come_without_dropout():
+    with_dropout, without = (
+        make_electra(dropout=0.5, sampling_dropout=on, masking=make_masking())
+        for on in (True, False)
+    )
+    batch = {name: np.repeat(x[:1], 64, 0) for name, x in BATCH.items()}
+    # Equal rows have equal draws: they differ by the generator's dropout alone.
+    for electra, kinds in ((with_dropout, 2), (without, 1)):
+        rows = numpy(electra(batch, training=True)["corrupted_token_ids"])
+        assert (len(np.unique(rows, axis=0)) > 1) == (kinds > 1)
+
+
+@pytest.mark.parametrize("tie", ["none", "tokens", "embeddings", "all"])
+def test_what_is_shared_is_shared_again_when_loaded(tie, tmp_path):
+    electra = make_electra(tie, temperature=1.5, disallow_correct=True)
+    electra.compile()
+    electra.fit(BATCH, verbose=0)
+    electra.save(tmp_path / "electra.keras")
+    electra.save_to_preset(tmp_path / "preset")
+    expected = evaluate(electra)
+    for again in (
+        keras.saving.load_model(tmp_path / "electra.keras"),
+        ReplacedTokenDetection.from_preset(tmp_path / "preset"),
+    ):
+        assert again.tie == tie
+        same = again.generator.token_embedding is again.backbone.token_embedding
+        assert same == (tie != "none")
+        assert len(again.weights) == len(electra.weights)
+        figures = evaluate(again)
+        assert all(abs(figures[k] - expected[k]) < 1e-5 for k in expected)
+
+
+def test_a_preset_is_the_discriminators_and_holds_the_generators(tmp_path):
+    electra = make_electra()
+    electra.save_to_preset(tmp_path)
+    backbone = load_backbone(tmp_path)
+    head = load_head(tmp_path, backbone, "replaced_token_head")
+    assert np.allclose(numpy(head(backbone(BATCH))), numpy(electra.detector(BATCH)))
+    backbone = load_backbone(tmp_path / "generator")
+    logits = load_head(tmp_path / "generator", backbone)(backbone(BATCH))
+    expected = numpy(electra.language_model(BATCH))
+    assert np.allclose(numpy(logits), expected, atol=1e-5)
+
+
+def test_rows_without_candidates_teach_that_they_are_original():
+    batch = {name: ids[3:4] for name, ids in BATCH.items()}
+    figures = evaluate(make_electra(), batch)
+    assert figures["nats_per_token"] == figures["replaced_share"] == 0
+    assert figures["majority_accuracy"] == 1
+    assert np.isfinite(figures["loss"]) and figures["loss"] > 0
+    empty = {name: ids[4:] for name, ids in BATCH.items()}
+    assert evaluate(make_electra(), empty)["loss"] == 0
+
+
+def test_packed_sequences_do_not_mix():
+    electra = make_electra(packed=True, masking=make_masking(mask_rate=0.9))
+    row = {
+        "token_ids": np.array([[3, 9, 8, 1, 3, 11, 15, 1]]),
+        "padding_mask": np.ones((1, 8), bool),
+        "segment_ids": np.array([[1, 1, 1, 1, 2, 2, 2, 2]]),
+        "position_ids": np.array([[0, 1, 2, 3, 0, 1, 2, 3]]),
+    }
+    targets = electra(row)
+    alone = {
+        "token_ids": numpy(targets["corrupted_token_ids"]),
+        "padding_mask": row["segment_ids"] == 1,
+    }
+    hidden = numpy(targets["discriminator_hidden"])[:, :4]
+    expected = numpy(electra.backbone(alone))[:, :4]
+    assert np.allclose(hidden, expected, atol=1e-5)
+
+
+def test_mixed_precision():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    electra = make_electra(dropout=0.1)
+    electra.compile()
+    assert np.isfinite(electra.fit(BATCH, verbose=0).history["loss"][0])
+
+
+@pytest.mark.agnostic
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tie": "words"}, "`tie` of TransformerBackbone must be one of"),
+        ({"loss_positions": "some"}, "must be one of 'all', 'masked'"),
+        ({"generator": "bigram"}, "must be one of 'uniform'"),
+        ({"generator": None, "tie": "embeddings"}, "pass generator=None"),
+        ({"tie": "all"}, "pass generator=None"),
+        ({"generator": [1.0, 2.0]}, "counts of 2 tokens, the discriminator 20"),
+        (
+            {
+                "generator": TransformerBackbone(
+                    **{**SHARED, "embedding_dim": 4},
+                    num_layers=1,
+                    num_heads=1,
+                    hidden_dim=4,
+                    intermediate_dim=4,
+                )
+            },
+            "embedding_dim=4, the discriminator 8",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, message):
+    generator, discriminator = networks()
+    settings = {"generator": generator, **options}
+    with pytest.raises(ValueError, match=message):
+        ReplacedTokenDetection(
+            discriminator=discriminator, masking=make_masking(), **settings
+        )
