@@ -96,6 +96,10 @@ def test_samples_stand_where_tokens_were_masked():
     assert np.array_equal(corrupted[3:], BATCH["token_ids"][3:])
 
 
+def share(values):
+    return values.mean() if values.size else 0.0
+
+
 def expected_figures(electra, batch=BATCH, positions="all"):
     """Loss and metrics in NumPy, from the public siblings."""
     masked = electra.masking.numpy(**batch)
@@ -113,8 +117,8 @@ def expected_figures(electra, batch=BATCH, positions="all"):
         "nats_per_token": masked_nats[chosen].mean(),
         "discriminator_loss": detection[counted].mean(),
         "discriminator_accuracy": (found == replaced)[counted].mean(),
-        "discriminator_precision": replaced[counted & found].mean(),
-        "discriminator_recall": found[counted & replaced].mean(),
+        "discriminator_precision": share(replaced[counted & found]),
+        "discriminator_recall": share(found[counted & replaced]),
         "replaced_share": replaced[counted].mean(),
         "majority_accuracy": max(
             replaced[counted].mean(), 1 - replaced[counted].mean()
