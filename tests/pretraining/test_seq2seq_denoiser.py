@@ -128,7 +128,7 @@ def test_the_gradients_are_those_of_kerashubs_logits(tied):
         assert np.allclose(our, their, atol=1e-5)
 
 
-def test_mass_hides_slots_from_the_decoder_and_keeps_positions():
+def test_mass_hides_slots_from_the_decoder_and_keeps_positions(tmp_path):
     denoiser = make(bart(), MASS)
     inputs, corrupted = read_by(denoiser)
     backbone = denoiser.backbone
@@ -148,10 +148,13 @@ def test_mass_hides_slots_from_the_decoder_and_keeps_positions():
     plain = numpy(backbone(inputs)["decoder_sequence_output"])
     assert not np.allclose(hidden[used], plain[used], atol=1e-2)
 
+    denoiser.save(tmp_path / "mass.keras")
+    again = keras.saving.load_model(tmp_path / "mass.keras")
+    assert np.allclose(numpy(again(BATCH)["hidden"]), hidden, atol=1e-6)
 
-@pytest.mark.parametrize("corruption", [SPANS, MASS])
-def test_training_learns_saves_and_loads(corruption, tmp_path):
-    denoiser = make(corruption=corruption)
+
+def test_training_learns_saves_and_loads(tmp_path):
+    denoiser = make()
     denoiser.compile(keras.optimizers.Adam(3e-2))
     batch = {name: np.repeat(x[:2], 4, axis=0) for name, x in BATCH.items()}
     history = denoiser.fit(batch, batch_size=8, epochs=12, verbose=0).history
@@ -170,49 +173,48 @@ def test_training_learns_saves_and_loads(corruption, tmp_path):
 
 
 @pytest.mark.parametrize(("backbone", "corruption"), [(t5, SPANS), (bart, INFILLING)])
-def test_completions_are_greedy_choices_of_the_model(backbone, corruption):
+def test_completions_are_greedy_choices_of_the_model_as_it_is_now(backbone, corruption):
     denoiser = make(backbone(), corruption)
     inputs, _ = read_by(denoiser)
     encoder = {name: inputs[name][:2] for name in inputs if "encoder" in name}
-    completions = denoiser.complete(*encoder.values(), max_length=6)
-    assert completions.shape == (2, 6)
 
-    decoder = np.concatenate([np.zeros((2, 1), "int32"), completions[:, :-1]], axis=1)
-    logits = denoiser.language_model(
-        {
-            **encoder,
-            "decoder_token_ids": decoder,
-            "decoder_padding_mask": np.ones((2, 6), "int32"),
-        }
-    )
-    greedy = numpy(ops.argmax(logits, axis=-1))
-    ended = np.cumsum(completions == 1, axis=1) - (completions == 1) > 0
-    assert np.array_equal(completions, np.where(ended, 0, greedy))
+    def complete_as_predicted():
+        completions = denoiser.complete(*encoder.values(), max_length=6)
+        starts = np.zeros((2, 1), "int32")
+        logits = denoiser.language_model(
+            {
+                **encoder,
+                "decoder_token_ids": np.hstack([starts, completions[:, :-1]]),
+                "decoder_padding_mask": np.ones((2, 6), "int32"),
+            }
+        )
+        greedy = numpy(ops.argmax(logits, axis=-1))
+        ended = np.cumsum(completions == 1, axis=1) - (completions == 1) > 0
+        assert np.array_equal(completions, np.where(ended, 0, greedy))
+        return completions
 
-
-def test_completions_follow_training():
-    denoiser = make()
-    inputs, _ = read_by(denoiser)
-    encoder = [inputs["encoder_token_ids"][:1], inputs["encoder_padding_mask"][:1]]
-    before = denoiser.complete(*encoder, max_length=3)
+    before = complete_as_predicted()
     table = denoiser.backbone.token_embedding.embeddings
     table.assign(np.roll(numpy(table), 1, axis=0))
-    assert not np.array_equal(denoiser.complete(*encoder, max_length=3), before)
+    assert not np.array_equal(complete_as_predicted(), before)
 
 
 def test_mixed_precision_keeps_the_loss_in_float32():
-    losses = []
-    for policy in ("float32", "mixed_bfloat16"):
-        keras.config.set_dtype_policy(policy)
-        denoiser = make()
-        denoiser.compile(keras.optimizers.Adam(1e-3))
-        losses.append(denoiser.evaluate(BATCH, verbose=0, return_dict=True)["loss"])
-    assert losses[1] == pytest.approx(losses[0], rel=0.05)
-    hidden = denoiser(BATCH)["hidden"]
-    assert keras.backend.standardize_dtype(hidden.dtype) == "bfloat16"
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    denoiser = make()
+    targets = denoiser(BATCH)
+    assert keras.backend.standardize_dtype(targets["hidden"].dtype) == "bfloat16"
+    inputs, corrupted = read_by(denoiser)
+    expected, _ = mean_cross_entropy(denoiser.language_model(inputs), corrupted)
+    del targets["num_clamped"]
+    total, nats, _ = denoiser.head.loss(**targets)
+    assert keras.backend.standardize_dtype(nats.dtype) == "float32"
+    mean = float(total) / corrupted["sample_weight"].sum()
+    assert mean == pytest.approx(float(expected), rel=1e-2)
 
+    denoiser.compile(keras.optimizers.Adam(1e-3))
     table = denoiser.backbone.token_embedding.embeddings
-    before = numpy(table)
+    before = numpy(table).copy()
     denoiser.train_on_batch(BATCH)
     assert np.isfinite(numpy(table)).all() and not np.array_equal(before, numpy(table))
 
