@@ -65,12 +65,11 @@ def main(_):
     output = Path(FLAGS.output)
     output.mkdir(parents=True, exist_ok=True)
 
-    # Text to tokens, on disk: a second run with the same text finds them there.
-    corpus = FLAGS.corpus or [write_demo_corpus(output / "corpus.txt")]
-    sample = islice(read_documents(corpus), FLAGS.tokenizer_documents)
-    tokenizer = train_wordpiece(sample, FLAGS.vocabulary_size)
-    store = write_token_store(output / "tokens", corpus, tokenizer)
-    train, held_out = store.split(held_out_fraction=FLAGS.held_out)
+    try:
+        tokenizer, store = read_corpus(output)
+        train, held_out = store.split(held_out_fraction=FLAGS.held_out)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"The corpus cannot be used. {error}") from error
     unigram = unigram_nats_per_token(train, held_out, tokenizer.vocabulary_size())
     shape = {
         "batch_size": FLAGS.batch_size,
@@ -117,6 +116,18 @@ def main(_):
     plot_curves(metrics.rows, output / "loss.png", unigram=unigram)
     show_pairs(TextScorer(pretrainer, tokenizer), map(tokenizer.detokenize, held_out))
     console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
+
+
+def read_corpus(output):
+    """A tokenizer, and its tokens on disk, where a second run finds them."""
+    corpus = FLAGS.corpus or [write_demo_corpus(output / "corpus.txt")]
+    # Long documents are cut, so that some of a single long one can be held out.
+    documents = read_documents(corpus, max_sentences=100)
+    tokenizer = train_wordpiece(
+        islice(documents, FLAGS.tokenizer_documents), FLAGS.vocabulary_size
+    )
+    folder = output / f"tokens-{FLAGS.vocabulary_size}"
+    return tokenizer, write_token_store(folder, corpus, tokenizer, max_sentences=100)
 
 
 def build_pretrainer(tokenizer):

@@ -76,6 +76,8 @@ def main():
         print(f"{backend:>10} | exit {status} | {seconds:4.0f} s | {summary}")
     total = sum((counts for _, counts, _ in results), Counter())
     failed = total["failed"] + total["error"] + total["errors"]
+    # Pytest that cannot even start leaves no summary.
+    failed += sum(not counts and status != 0 for status, counts, _ in results)
     print(f"{total['passed']} passed, {failed} failed, {total['skipped']} skipped")
 
     statuses = {status for status, _, _ in results}
