@@ -66,6 +66,12 @@ class Visibility:
         raise NotImplementedError(f"{type(self).__name__} must define `visible`.")
 
     def get_config(self):
+        if type(self).__init__ is not Visibility.__init__:
+            # Rules are equal if their configs are: one without would equal another.
+            raise NotImplementedError(
+                f"{type(self).__name__} has an `__init__` of its own: it must define "
+                "`get_config`, with the arguments to make it again."
+            )
         return {}
 
     @classmethod

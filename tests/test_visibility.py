@@ -189,3 +189,12 @@ def test_a_rule_without_a_table_says_so():
 
     with pytest.raises(NotImplementedError, match="Lazy must define `visible`"):
         table(Lazy())
+
+
+def test_a_rule_with_arguments_must_have_a_config():
+    class Far(Visibility):
+        def __init__(self, distance):
+            self.distance = distance
+
+    with pytest.raises(NotImplementedError, match="must define `get_config`"):
+        Far(2).get_config()

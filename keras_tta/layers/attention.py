@@ -161,7 +161,11 @@ class ProjectedAttention(keras.layers.Layer):
         value = self._split_heads(value)
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         scores = ops.cast(scores, "float32") * self.head_dim**-0.5
-        visible = ops.expand_dims(ops.cast(visible, "bool"), 1)
+        visible = ops.cast(visible, "bool")
+        while len(visible.shape) < 3:
+            # (T, S) and (S,) broadcast from the right; the heads come in between.
+            visible = ops.expand_dims(visible, 0)
+        visible = ops.expand_dims(visible, 1)
         weights = ops.softmax(ops.where(visible, scores, -1e9), axis=-1)
         sees_any = ops.any(visible, axis=-1, keepdims=True)
         weights = weights * ops.cast(sees_any, "float32")

@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+from keras_tta.visibility import Visibility
+
 
 class Siblings:
     """Mixed into a backbone, gives it siblings: its layers under other rules.
@@ -30,7 +32,15 @@ class Siblings:
 
         Returns:
             A backbone of the same class that shares every weight with this one.
+
+        Raises:
+            ValueError: if `rule` is no visibility rule.
         """
+        if not isinstance(rule, Visibility):
+            raise ValueError(
+                "`rule` must be a visibility rule, such as `keras_tta.visibility."
+                f"NotSelf()`. Received: rule={rule!r}"
+            )
         if rule not in self._family.by_rule:
             config = {
                 **self.get_config(),

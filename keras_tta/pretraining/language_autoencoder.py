@@ -105,7 +105,7 @@ class LanguageAutoencoder(Pretrainer):
         targets = {
             "hidden": hidden,
             "labels": inputs["token_ids"],
-            "weights": ops.cast(inputs["padding_mask"], "float32"),
+            "weights": ops.cast(ops.cast(inputs["padding_mask"], "bool"), "float32"),
         }
         super().__init__(
             backbone,

@@ -16,6 +16,7 @@ from keras_tta.presets import (
     save_preset,
 )
 from keras_tta.presets.loading import load_head_weights, load_objective
+from keras_tta.pretraining.inputs import check_token_arrays
 from keras_tta.pretraining.metrics import TokenMetrics
 from keras_tta.training import (
     AdamWeightDecay,
@@ -158,6 +159,7 @@ class Pretrainer(keras.Model):
                 `sample_weight` is given, which Keras would drop.
         """
         self._refuse_sample_weight(kwargs)
+        check_token_arrays(x, self.backbone)
         x = with_tuple_batches(x)
         if not isinstance(x, dict):
             # Data sets have their own order, which Keras would draw anew from Python's
@@ -183,6 +185,7 @@ class Pretrainer(keras.Model):
 
     def evaluate(self, x=None, *args, **kwargs):
         self._refuse_sample_weight(kwargs)
+        check_token_arrays(x, self.backbone)
         return super().evaluate(with_tuple_batches(x), *args, **kwargs)
 
     def make_train_function(self, force=False):
@@ -218,6 +221,7 @@ class Pretrainer(keras.Model):
         """The loss of `hidden`, `labels` and `weights` under a head; keeps metrics."""
         labels = targets["labels"]
         weights = ops.cast(targets["weights"], "float32")
+        weights = ops.broadcast_to(weights, ops.shape(labels))
         if sample_weight is not None:
             weights = weights * sample_weight
         total, nats, correct = head.loss(

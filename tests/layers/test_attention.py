@@ -220,3 +220,15 @@ def test_mask_config_round_trip(rule):
         keras.KerasTensor((None, 6)), word_ids=keras.KerasTensor((None, 6), "int32")
     )
     assert spec.shape == (None, 6, 6) and spec.dtype == "bool"
+
+
+def test_masks_of_lower_rank_broadcast_from_the_right():
+    # As many positions as heads: a mask put in the heads' place would not be noticed.
+    attention = TTAAttention(num_heads=4, head_dim=2)
+    x = np.random.default_rng(0).normal(size=(3, 4, 8)).astype("float32")
+    hide_self = ~np.eye(4, dtype=bool)
+    expected = attention(x, x, hide_self[None])
+    found = attention(x, x, hide_self)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(found), ops.convert_to_numpy(expected)
+    )

@@ -299,3 +299,28 @@ def assert_same_optimizer(again, pretrainer):
     for variable, expected in zip(theirs.variables, ours.variables, strict=True):
         result = keras.ops.convert_to_numpy(variable)
         np.testing.assert_array_equal(result, keras.ops.convert_to_numpy(expected))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"token_ids": np.full((2, 5), 12)}, r"token_ids\[0, 0\]=12, and 9 more"),
+        ({"token_ids": np.full((2, 5), -1)}, r"token_ids\[0, 0\]=-1"),
+        ({"token_ids": np.ones((2, 6))}, "at most max_sequence_length=5"),
+        ({"token_ids": np.ones(5)}, r"shape \(B, T\)"),
+    ],
+)
+def test_bad_arrays_are_refused_before_they_cost_the_weights(plain, change, message):
+    pretrainer = plain[0] if isinstance(plain, tuple) else plain
+    for use in (pretrainer.fit, pretrainer.evaluate):
+        with pytest.raises(ValueError, match=message):
+            use({"padding_mask": np.ones((2, 5)), **change}, verbose=0)
+
+
+def test_a_mask_is_a_mask_whatever_its_numbers():
+    pretrainer = make()
+    pretrainer.compile(total_steps=1, **QUICKLY)
+    expected = pretrainer.evaluate(DATA, batch_size=BATCH_SIZE, verbose=0)
+    x = {**DATA, "padding_mask": -3 * DATA["padding_mask"].astype("int32")}
+    found = pretrainer.evaluate(x, batch_size=BATCH_SIZE, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
