@@ -268,7 +268,8 @@ def copy_head(source, target):
     """Give a token prediction head another's weights, the table left out."""
     for name in ("transform_dense", "transform_norm"):
         getattr(target, name).set_weights(getattr(source, name).get_weights())
-    target.bias.assign(source.bias)
+    # A copy: JAX gives away what a variable holds, and two must not hold the same.
+    target.bias.assign(ops.convert_to_numpy(source.bias))
 
 
 def write_samples(token_ids, chosen, sampled):
