@@ -56,8 +56,9 @@ def all_at_once(head, hidden, labels, weights):
     )
 
 
-@pytest.mark.parametrize("positions", [1, 2 * B, T * B, 2048])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "positions, training", [(1, True), (2 * B, True), (2 * B, False), (2048, True)]
+)
 def test_chunks_make_no_difference(head, monkeypatch, positions, training):
     monkeypatch.setattr(heads, "POSITIONS_IN_A_CHUNK", positions)
     ours = head.loss(HIDDEN, LABELS, WEIGHTS, training=training)
@@ -151,9 +152,8 @@ def test_far_apart_logits_stay_finite(head):
     np.testing.assert_array_equal(numpy(correct), LABELS == V - 1)
 
 
-@pytest.mark.parametrize("length", [1, 2])
-def test_short_rows(head, length):
-    cut = [x[:, :length] for x in (HIDDEN, LABELS, WEIGHTS)]
+def test_one_position(head):
+    cut = [x[:, :1] for x in (HIDDEN, LABELS, WEIGHTS)]
     result, expected = head.loss(*cut)[1], all_at_once(head, *cut)[1]
     np.testing.assert_allclose(numpy(result), numpy(expected), rtol=1e-4)
 

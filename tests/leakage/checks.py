@@ -13,6 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tta.models import TTABackbone
 from keras_tta.pretraining import LanguageAutoencoder
 from tests.leakage.gradients import jacobian, project, support
 from tests.leakage.subjects import (
@@ -148,38 +149,47 @@ def _recording(layer, calls):
     return patch.object(layer, "call", recording)
 
 
-def check_noise_floor(backbone):
+def check_noise_floor(query="mask", mutant=None):
     """Nobody can predict noise: what was trained on it must not seem to have learned.
 
-    Finds leaks wherever they are, in data and losses too. Independent tokens, rows of
-    1 to 8, without specials.
+    Finds leaks wherever they are, in data and losses too. Tokens are independent, rows
+    have 1, 2 or 8 of them and no specials.
     """
     draw = np.random.default_rng(0)
-    nats = _nats_after_training(
-        backbone,
-        draw.choice(NOISE_VOCABULARY, (32 * 500, 8)),
-        draw.choice(NOISE_VOCABULARY, (2048, 8)),
-        draw,
-    )
+    data = [draw.choice(NOISE_VOCABULARY, (rows, 8)) for rows in (32 * 400, 2048)]
+    lengths = [draw.choice((1, 2, 8), (len(token_ids), 1)) for token_ids in data]
+    nats = _nats_after_training(query, mutant, data, lengths)
     floor = np.log(len(NOISE_VOCABULARY))
-    assert nats > floor - 0.03, f"{nats:.3f} nats a token, {floor:.3f} are in the noise"
+    assert nats > floor - 0.05, f"{nats:.3f} nats a token, {floor:.3f} are in the noise"
 
 
-def check_learns_twins(backbone):
-    """The same training finds what is there: every second token is that before it."""
+def check_learns_twins(query="mask"):
+    """The same training finds what is there: every token comes twice in a row."""
     draw = np.random.default_rng(0)
-    data = [draw.choice(NOISE_VOCABULARY, (n, 4)) for n in (32 * 500, 2048)]
-    nats = _nats_after_training(backbone, *(x.repeat(2, axis=1) for x in data))
+    data = [draw.choice(NOISE_VOCABULARY, (rows, 4)) for rows in (32 * 400, 2048)]
+    data = [token_ids.repeat(2, axis=1) for token_ids in data]
+    nats = _nats_after_training(query, None, data, (8, 8))
     assert nats < 0.2, f"{nats:.3f} nats a token"
 
 
-def _nats_after_training(backbone, training_ids, held_out_ids, draw=None):
+def _nats_after_training(query, mutant, data, lengths):
+    backbone = TTABackbone(
+        vocabulary_size=VOCABULARY_SIZE,
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=32,
+        intermediate_dim=64,
+        max_sequence_length=8,
+        dropout=0.0,
+        query=query,
+    )
+    if mutant is not None:
+        mutant(backbone)
     pretrainer = LanguageAutoencoder(backbone, special_token_ids=())
-    pretrainer.compile(keras.optimizers.Adam(5e-3))
+    pretrainer.compile(keras.optimizers.Adam(3e-3))
     batches = []
-    for token_ids in (training_ids, held_out_ids):
-        lengths = 8 if draw is None else draw.integers(1, 9, (len(token_ids), 1))
-        real = np.broadcast_to(np.arange(8) < lengths, token_ids.shape)
+    for token_ids, length in zip(data, lengths, strict=True):
+        real = np.broadcast_to(np.arange(8) < length, token_ids.shape)
         batches.append({"token_ids": token_ids * real, "padding_mask": real})
     pretrainer.fit(batches[0], batch_size=32, verbose=0)
     figures = pretrainer.evaluate(batches[1], verbose=0, return_dict=True)

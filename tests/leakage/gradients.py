@@ -38,13 +38,22 @@ def _jax(function, jit):
 def _tensorflow(function, jit):
     import tensorflow as tf
 
-    def derivative(x, *constants):
+    def at_once(x, *constants):
         with tf.GradientTape() as tape:
             tape.watch(x)
             result = function(x, *constants)
         return tape.jacobian(result, x)
 
-    return tf.function(derivative, jit_compile=True) if jit else derivative
+    def one_by_one(x, *constants):
+        # Tracing `jacobian` takes longer than these few passes.
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            result = function(x, *constants)
+            parts = tf.unstack(tf.reshape(result, [-1]))
+        rows = [tape.gradient(part, x) for part in parts]
+        return tf.reshape(tf.stack(rows), [*result.shape, *x.shape])
+
+    return tf.function(at_once, jit_compile=True) if jit else one_by_one
 
 
 def _torch(function, jit):

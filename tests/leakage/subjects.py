@@ -65,17 +65,12 @@ def make_backbone(num_layers=4, query="mask", rule=None, dtype="float32", mutant
         visibility=rule,
         dtype=dtype,
     )
-    randomize(backbone)
+    draw = np.random.default_rng(0)
+    for weight in backbone.trainable_weights:
+        weight.assign(weight + 0.4 * draw.normal(size=weight.shape))
     if mutant is not None:
         mutant(backbone)
     return backbone
-
-
-def randomize(model):
-    draw = np.random.default_rng(0)
-    for weight in model.weights:
-        if weight.dtype == "float32":
-            weight.assign(weight + 0.4 * draw.normal(size=weight.shape))
 
 
 def inputs_of(backbone, batch):

@@ -11,6 +11,8 @@ from keras_tta.pretraining import LanguageAutoencoder
 from keras_tta.training import AdamWeightDecay
 
 BACKEND = keras.backend.backend()
+# JAX without jit compiles every operation by itself.
+SLOW_ON_JAX = pytest.mark.slow if BACKEND == "jax" else ()
 # XLA takes seconds to compile a step; TensorFlow's own graphs do not.
 QUICKLY = {"jit_compile": BACKEND == "jax"}
 
@@ -231,7 +233,7 @@ def test_any_optimizer():
         assert not np.array_equal(after, start), weight.path
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16"])
+@pytest.mark.parametrize("dtype", [pytest.param("bfloat16", marks=SLOW_ON_JAX)])
 def test_low_precision_weights_are_refused(dtype):
     with pytest.raises(ValueError, match="half precision.*mixed_bfloat16"):
         make(dtype).compile()
@@ -245,10 +247,7 @@ def test_mixed_precision_trains():
     assert {weight.dtype for weight in pretrainer.trainable_weights} == {"float32"}
 
 
-# JAX would compile every operation by itself.
-@pytest.mark.parametrize(
-    "jit", [pytest.param(False, marks=pytest.mark.slow if BACKEND == "jax" else ())]
-)
+@pytest.mark.parametrize("jit", [pytest.param(False, marks=SLOW_ON_JAX)])
 def test_training_is_the_same_without_jit(plain, jit):
     pretrainer, start = plain
     pretrainer.set_weights(start)
