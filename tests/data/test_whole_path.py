@@ -81,7 +81,7 @@ def test_epochs_of_fit_need_not_be_passes_over_the_data(steps_per_epoch):
     batches = TokenBatches(rows, 8, 16, steps_per_epoch=steps_per_epoch)
     assert batches.batches_per_pass == 13
     model = LanguageAutoencoder(TTABackbone(128, 1, 1, 4, 4, max_sequence_length=16))
-    model.compile(total_steps=60, optimizer=keras.optimizers.SGD(0.0))
+    model.compile(keras.optimizers.SGD(0.0))
     steps = []
     batch = batches.batch
     batches.batch = lambda step: steps.append(step) or batch(step)

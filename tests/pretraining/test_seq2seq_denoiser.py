@@ -223,7 +223,7 @@ def test_what_is_clamped_is_reported():
     denoiser = make()
     denoiser.compile()
     batch = {**BATCH, "token_ids": BATCH["token_ids"].copy()}
-    batch["token_ids"][0, :2] = (39, 40)  # A sentinel, and an id that does not exist.
+    batch["token_ids"][0, :2] = (39, 38)  # Sentinels, which text does not hold.
     if keras.backend.backend() == "torch":
         with pytest.raises(ValueError, match="holds 39 in row 0 at position 0"):
             denoiser.evaluate(batch, verbose=0)
