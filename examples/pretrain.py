@@ -4,9 +4,9 @@
     python examples/pretrain.py --corpus 'books/*.txt' --output runs/books --minutes 60
     python examples/pretrain.py --objective mlm
 
-Text is UTF-8, one sentence a line, documents apart by a blank line. Without `--corpus`
-it trains on the documentation that comes with Python. The output folder holds the
-preset, `metrics.csv` and `loss.png`.
+What can be learned is in `objectives.py`. Text is UTF-8, one sentence a line, documents
+apart by a blank line. Without `--corpus` it trains on the documentation that comes with
+Python. The output folder holds the preset, `metrics.csv` and `loss.png`.
 """
 
 from itertools import islice
@@ -15,6 +15,7 @@ from pathlib import Path
 import keras
 import numpy as np
 from absl import app, flags
+from objectives import DENOISERS, OBJECTIVES
 from rich.console import Console
 from rich.table import Table
 
@@ -26,9 +27,7 @@ from keras_tta.data import (
     unigram_nats_per_token,
     write_token_store,
 )
-from keras_tta.layers import TokenMasking
-from keras_tta.models import TransformerBackbone, TTABackbone
-from keras_tta.pretraining import CausalLM, LanguageAutoencoder, MaskedLM
+from keras_tta.layers.corruption import MASSDenoising
 from keras_tta.tasks import TextScorer
 from keras_tta.training import (
     AdamWeightDecay,
@@ -37,10 +36,9 @@ from keras_tta.training import (
     WallClockBudget,
     plot_curves,
 )
-from keras_tta.visibility import Causal
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("objective", "tta", ["tta", "mlm", "clm"], "What is learned.")
+flags.DEFINE_enum("objective", "tta", list(OBJECTIVES), "What is learned.")
 flags.DEFINE_multi_string("corpus", [], "Text files, folders or patterns.")
 flags.DEFINE_string("output", "runs/demo", "Folder for all that is written.")
 flags.DEFINE_float("minutes", 2.0, "Training time; the learning rate ends with it.")
@@ -64,17 +62,24 @@ def main(_):
     keras.utils.set_random_seed(FLAGS.seed)
     output = Path(FLAGS.output)
     output.mkdir(parents=True, exist_ok=True)
+    # Encoders read sentences with [SOS] and [EOS], several in a row; denoisers, which
+    # add the ends themselves, a piece of a document.
+    denoises = FLAGS.objective in DENOISERS
+    unit = "documents" if denoises else "sentences"
+    rows = (
+        {"start_token_id": None, "end_token_id": None} if denoises else {"packed": True}
+    )
 
     try:
         tokenizer, store = read_corpus(output)
-        train, held_out = store.split(held_out_fraction=FLAGS.held_out)
+        train, held_out = store.split(FLAGS.held_out, unit)
     except (OSError, ValueError) as error:
         raise SystemExit(f"The corpus cannot be used. {error}") from error
     unigram = unigram_nats_per_token(train, held_out, tokenizer.vocabulary_size())
     shape = {
         "batch_size": FLAGS.batch_size,
         "sequence_length": FLAGS.sequence_length,
-        "packed": True,
+        **rows,
     }
     train_batches = TokenBatches(
         train, seed=FLAGS.seed, steps_per_epoch=FLAGS.steps_per_evaluation, **shape
@@ -114,7 +119,11 @@ def main(_):
         figures={"held-out nats a token": nats, "of a unigram model": unigram},
     )
     plot_curves(metrics.rows, output / "loss.png", unigram=unigram)
-    show_pairs(TextScorer(pretrainer, tokenizer), map(tokenizer.detokenize, held_out))
+    if denoises:
+        show_completions(pretrainer, tokenizer, held_out_batches[0][0])
+    else:
+        scorer = TextScorer(pretrainer, tokenizer)
+        show_pairs(scorer, map(tokenizer.detokenize, held_out))
     console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
 
 
@@ -131,11 +140,9 @@ def read_corpus(output):
 
 
 def build_pretrainer(tokenizer):
-    """The objective, over a backbone of the size the flags ask for."""
-    vocabulary_size = tokenizer.vocabulary_size()
-    special_token_ids = tokenizer.special_token_ids
+    """The objective, over a network of the size the flags ask for."""
     size = {
-        "vocabulary_size": vocabulary_size,
+        "vocabulary_size": tokenizer.vocabulary_size(),
         "num_layers": FLAGS.num_layers,
         "num_heads": FLAGS.num_heads,
         "hidden_dim": FLAGS.hidden_dim,
@@ -143,18 +150,7 @@ def build_pretrainer(tokenizer):
         "max_sequence_length": FLAGS.sequence_length,
         "dropout": FLAGS.dropout,
     }
-    if FLAGS.objective == "mlm":
-        masking = TokenMasking(
-            vocabulary_size, tokenizer.mask_token_id, special_token_ids
-        )
-        return MaskedLM(TransformerBackbone(**size), masking, packed=True)
-    if FLAGS.objective == "clm":
-        backbone = TransformerBackbone(**size, visibility=Causal())
-        return CausalLM(backbone, special_token_ids=special_token_ids, packed=True)
-    backbone = TTABackbone(**size, mask_token_id=tokenizer.mask_token_id)
-    return LanguageAutoencoder(
-        backbone, special_token_ids=special_token_ids, packed=True
-    )
+    return OBJECTIVES[FLAGS.objective](size, tokenizer)
 
 
 def write_demo_corpus(path):
@@ -184,6 +180,36 @@ def show_pairs(scorer, sentences, count=200, shown=6):
     console.print(table)
     share = np.mean(good_scores > bad_scores)
     console.print(f"The original scores higher in {share:.0%} of {len(good)} pairs.")
+
+
+def show_completions(denoiser, tokenizer, batch, shown=3):
+    """Lets the decoder answer corrupted held-out text, beside the right answer."""
+    corruption = denoiser.corruption
+    if isinstance(corruption, MASSDenoising):
+        console.print("MASS's decoder answers hidden slots alone: no completions.")
+        return
+    batch = {name: array[:shown] for name, array in batch.items()}
+    corrupted = corruption.numpy(**batch)
+    read, read_mask = corrupted["encoder_token_ids"], corrupted["encoder_padding_mask"]
+    labels = corrupted["labels"]
+    answers = denoiser.complete(read, read_mask, max_length=labels.shape[1])
+
+    def text(token_ids):
+        # Sentinels and modes come after the tokenizer's own tokens.
+        known = tokenizer.vocabulary_size()
+        pieces = [
+            tokenizer.id_to_token(i)
+            if i < known
+            else f"<{corruption.vocabulary_size - 1 - i}>"
+            for i in token_ids
+            if i != corruption.pad_token_id
+        ]
+        return " ".join(pieces).replace(" ##", "")
+
+    table = Table("the encoder reads", "the decoder writes", "the right answer")
+    for row in zip(read, answers, labels, strict=True):
+        table.add_row(*(text(ids.tolist()) for ids in row), end_section=True)
+    console.print(table)
 
 
 if __name__ == "__main__":
