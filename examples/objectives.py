@@ -88,7 +88,8 @@ def mass(size, tokenizer):
 
 def bart(size, tokenizer):
     """BART: a decoder writes the text whose spans are masked and sentences moved."""
-    ends = [tokenizer.token_to_id(end) for end in ".!?"]
+    vocabulary = tokenizer.get_vocabulary()
+    ends = [vocabulary.index(end) for end in ".!?" if end in vocabulary]
     return denoiser(
         size,
         BARTDenoising,
