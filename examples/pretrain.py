@@ -50,7 +50,7 @@ flags.DEFINE_integer("hidden_dim", 128, "Width.")
 flags.DEFINE_integer("num_heads", 2, "Attention heads.")
 flags.DEFINE_integer("sequence_length", 64, "Longest row, in tokens.")
 flags.DEFINE_integer("batch_size", 8, "Rows of that length in a batch.")
-flags.DEFINE_float("learning_rate", 1e-3, "Highest learning rate.")
+flags.DEFINE_float("learning_rate", None, "Highest; 5e-3 for denoisers, else 1e-3.")
 flags.DEFINE_float("dropout", 0.0, "Dropout; more than 0 if the text is read often.")
 flags.DEFINE_integer("steps_per_evaluation", 200, "Steps between evaluations.")
 flags.DEFINE_integer("seed", 0, "For weights, dropout and the order of the text.")
@@ -96,8 +96,9 @@ def main(_):
 
     # The model and its training.
     pretrainer = build_pretrainer(tokenizer)
-    pretrainer.compile(AdamWeightDecay(FLAGS.learning_rate, bias_correction=True))
-    budget = WallClockBudget(FLAGS.minutes, FLAGS.learning_rate)
+    learning_rate = FLAGS.learning_rate or (5e-3 if denoises else 1e-3)
+    pretrainer.compile(AdamWeightDecay(learning_rate, bias_correction=True))
+    budget = WallClockBudget(FLAGS.minutes, learning_rate)
     metrics = MetricsCSV(output / "metrics.csv")
     pretrainer.fit(
         train_batches,

@@ -20,6 +20,12 @@ GENERATORS = {
     keras_hub.models.T5Backbone: keras_hub.models.T5Seq2SeqLM,
     keras_hub.models.BartBackbone: keras_hub.models.BartSeq2SeqLM,
 }
+# T5's embeddings start with variance 1, BART's with 0.02 ** 2: steps are as large as what
+# they change.
+RECIPES = {
+    keras_hub.models.T5Backbone: {"learning_rate": 5e-3, "warmup": 0.05},
+    keras_hub.models.BartBackbone: {"learning_rate": 5e-4, "warmup": 0.05},
+}
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -38,6 +44,9 @@ class Seq2SeqDenoiser(Pretrainer):
     `MASSDenoising` the decoder's cross-attention does not see the hidden slots, and
     BART's decoder has the hidden tokens' own positions; T5's relative ones are theirs
     anyway.
+
+    `compile()` without arguments takes AdamW to a peak of 5e-3 over T5 and 5e-4 over
+    BART, after 5 % of warm-up. (T5's own Adafactor is `keras.optimizers.Adafactor`.)
 
     Args:
         backbone: a `keras_hub.models.T5Backbone` or `keras_hub.models.BartBackbone`.
@@ -138,6 +147,7 @@ class Seq2SeqDenoiser(Pretrainer):
         )
         self.corruption = corruption
         self.sequence_length = sequence_length
+        self.recipe = _of_class(RECIPES, backbone)
         self._sampler = None
 
     @cached_property
@@ -149,9 +159,7 @@ class Seq2SeqDenoiser(Pretrainer):
     @cached_property
     def generator(self):
         """KerasHub's `Seq2SeqLM` over the same backbone, without a preprocessor."""
-        for backbone_class, generator_class in GENERATORS.items():
-            if isinstance(self.backbone, backbone_class):
-                return generator_class(self.backbone, preprocessor=None)
+        return _of_class(GENERATORS, self.backbone)(self.backbone, preprocessor=None)
 
     def complete(
         self, encoder_token_ids, encoder_padding_mask, max_length, sampler="greedy"
@@ -208,6 +216,10 @@ class Seq2SeqDenoiser(Pretrainer):
             "corruption": keras.saving.serialize_keras_object(self.corruption),
             "sequence_length": self.sequence_length,
         }
+
+
+def _of_class(table, backbone):
+    return next(value for key, value in table.items() if isinstance(backbone, key))
 
 
 def _check_lengths(backbone, corrupted):
