@@ -1,5 +1,6 @@
 """Batches of token ids: every batch a pure function of the seed and the step."""
 
+import hashlib
 import time
 from collections.abc import Iterable, Sequence
 
@@ -166,6 +167,7 @@ class TokenBatches(keras.utils.PyDataset):
             if token_id is not None
         ]
         self.epoch = 0
+        self._skipped = 0  # Batches of this epoch that were taken in an earlier run.
         self._read = set()
         self.seconds = 0.0
 
@@ -210,6 +212,10 @@ class TokenBatches(keras.utils.PyDataset):
         self.padding_share = float(1 - real / slots)
 
     def __len__(self):
+        return self._steps_per_epoch - self._skipped
+
+    @property
+    def _steps_per_epoch(self):
         return self.steps_per_epoch or self.batches_per_pass
 
     @property
@@ -226,20 +232,76 @@ class TokenBatches(keras.utils.PyDataset):
     def on_epoch_end(self):
         if len(self._read) == len(self):
             self._read = set()
+            self._skipped = 0
             self.epoch += 1
 
     def __getitem__(self, index):
+        return self.batch(self.take(index))
+
+    @property
+    def next_step(self) -> int:
+        """The step of the first batch of this epoch or, once it is read, of the next."""
+        if len(self._read) == len(self):
+            return self.first_step + (self.epoch + 1) * self._steps_per_epoch
+        return self._step(0)
+
+    def take(self, index: int) -> int:
+        """Counts batch `index` of the epoch as read; returns its training step."""
         if not 0 <= index < len(self):
             raise IndexError(f"Batch {index} of {len(self)}.")
         self.on_epoch_end()
         self._read.add(index)
-        start = time.perf_counter()
-        batch = self.batch(self.first_step + self.epoch * len(self) + index)
-        self.seconds += time.perf_counter() - start
-        return batch
+        return self._step(index)
+
+    def _step(self, index):
+        before = self.epoch * self._steps_per_epoch + self._skipped
+        return self.first_step + before + index
+
+    def resume(self, step: int, skipped: int = 0) -> None:
+        """Go on with the batch of training step `step`.
+
+        Args:
+            step: int, the number of batches already taken.
+            skipped: int, how many of them were of the epoch that now goes on: it is so
+                much shorter.
+        """
+        self.first_step = step - skipped
+        self.epoch = 0
+        self._skipped = skipped
+        self._read = set()
+
+    def fingerprint(self) -> dict:
+        """What determines every batch: the settings, and a hash of the tokens.
+
+        Of long data a thousand stretches are hashed, besides all lengths. How the
+        batches are shared out to processes is left out.
+        """
+        tokens = self.sequences.tokens
+        digest = hashlib.sha256()
+        for array in (self.sequences.starts, self.sequences.lengths):
+            digest.update(np.ascontiguousarray(array))
+        for start in np.unique(np.linspace(0, len(tokens), 1025, dtype=int)[:-1]):
+            stretch = np.arange(start, min(start + 1024, len(tokens)))
+            digest.update(np.asarray(tokens.take(stretch), np.int64))
+        words = self.word_starts
+        return {
+            "sequences": len(self.sequences),
+            "tokens": int(self.sequences.lengths.sum()),
+            "sha256": digest.hexdigest(),
+            "batch_size": self.batch_size,
+            "widths": [int(width) for width in self.widths],
+            "packed": self.packed,
+            "word_starts": None if words is None else int(np.sum(words)),
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "remainder": self.remainder,
+            "steps_per_epoch": self._steps_per_epoch,
+            "special_token_ids": self._special_token_ids,
+        }
 
     def batch(self, step: int) -> tuple[dict[str, np.ndarray]]:
         """The batch of training step `step`, which counts through all passes."""
+        start = time.perf_counter()
         data_pass, index = divmod(step, self.batches_per_pass)
         width, rows, size = self._rows(data_pass, index)
         batch = self._plan.fill(self.sequences.tokens, rows, width)
@@ -255,6 +317,7 @@ class TokenBatches(keras.utils.PyDataset):
                 array, ((0, missing), (0, 0)), constant_values=fill.get(name, 0)
             )
             batch[name] = array[share]
+        self.seconds += time.perf_counter() - start
         return (batch,)
 
     def _rows(self, data_pass, index):

@@ -102,6 +102,14 @@ class CausalLM(Pretrainer):
         )
         self.packed = packed
 
+    def predicted_tokens(self, batch):
+        is_real = batch["padding_mask"] != 0
+        predicts = is_real[:, :-1] & is_real[:, 1:]
+        if self.packed:
+            segment = batch["segment_ids"]
+            predicts &= segment[:, :-1] == segment[:, 1:]
+        return predicts.sum(axis=1)
+
     def get_config(self):
         return {
             **super().get_config(),

@@ -15,6 +15,7 @@ from keras_tta.layers.checks import check_one_of
 from keras_tta.models.heads import token_prediction_head
 from keras_tta.presets import load_backbone, save_electra_transformers, save_preset
 from keras_tta.presets.loading import load_head_weights
+from keras_tta.pretraining.denominators import mean_loss
 from keras_tta.pretraining.generators import (
     TIES,
     UnigramHead,
@@ -170,21 +171,30 @@ class GeneratorObjective(Pretrainer):
         logits = self.generator_head(self.generator.output)
         return keras.Model(self.generator.input, logits, name="generator")
 
-    def objective_loss(self, targets, sample_weight, training):
+    def objective_loss(self, targets, sample_weight, training, counts):
         learns = bool(training and self.generator_weight)
         generator_loss = self.token_loss(
-            self.generator_head, targets, sample_weight, learns
+            self.generator_head, targets, sample_weight, learns, counts.get("tokens")
         )
         weights = targets["discriminator_weights"]
         if sample_weight is not None:
             weights = weights * sample_weight
         total = self.discriminator_loss(targets, weights, training)
-        loss = total / ops.maximum(ops.sum(weights), 1e-6)
+        loss = mean_loss(total, counts.get("discriminator_tokens", weights))
         return self.generator_weight * generator_loss + self.discriminator_weight * loss
 
     def discriminator_loss(self, targets, weights, training):
         """The discriminator's weighted sum of nats; keeps its metrics."""
         raise NotImplementedError
+
+    def predicted_tokens(self, batch):
+        return self.masking.count_masked(batch["token_ids"], batch["padding_mask"])
+
+    def loss_counts(self, batch):
+        counts = super().loss_counts(batch)
+        real = (batch["padding_mask"] != 0).sum(axis=1)
+        masked = self.loss_positions == "masked"
+        return {**counts, "discriminator_tokens": counts["tokens"] if masked else real}
 
     def export_to_transformers(self, directory):
         """Write the generator as a Hugging Face `ElectraForMaskedLM`.

@@ -1,4 +1,4 @@
-"""Checks of token arrays before they reach a compiled step, which cannot raise."""
+"""Checks of what `fit` is given before a compiled step is, which cannot raise."""
 
 import numpy as np
 from keras import ops
@@ -42,4 +42,14 @@ def check_token_arrays(x, backbone):
             f"vocabulary_size={backbone.vocabulary_size} says. Received: "
             f"token_ids[{row}, {position}]={token_ids[row, position]}, and "
             f"{int(wrong.sum()) - 1} more out of range."
+        )
+
+
+def refuse_sample_weight(arguments):
+    """Raise if `fit` or `evaluate` is given weights, which Keras would drop."""
+    if arguments.get("sample_weight") is not None:
+        raise ValueError(
+            "Keras drops the `sample_weight` of data without `y`, and pretraining "
+            "has no `y`. Weigh rows in `train_on_batch` and `test_on_batch`, which "
+            "keep it."
         )

@@ -120,6 +120,9 @@ class LanguageAutoencoder(Pretrainer):
         self.visibility_mix = visibility_mix and dict(visibility_mix)
         self.seed = seed
 
+    def predicted_tokens(self, batch):
+        return (batch["padding_mask"] != 0).sum(axis=1)
+
     def get_config(self):
         return {
             **super().get_config(),

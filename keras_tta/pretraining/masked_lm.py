@@ -103,6 +103,9 @@ class MaskedLM(Pretrainer):
         self.sequence_length = inputs["token_ids"].shape[1]
         self.packed = packed
 
+    def predicted_tokens(self, batch):
+        return self.masking.count_masked(batch["token_ids"], batch["padding_mask"])
+
     def get_config(self):
         return {
             **super().get_config(),

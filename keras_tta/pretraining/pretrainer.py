@@ -6,29 +6,25 @@ Axes: B batch, T length, D model width, V vocabulary.
 from functools import cached_property
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tta.layers.checks import check_one_of
-from keras_tta.presets import (
-    PresetError,
-    load_backbone,
-    load_tokenizer,
-    save_preset,
+from keras_tta.pretraining.denominators import (
+    batches_read,
+    check_counts,
+    mean_loss,
+    micro_batches,
 )
-from keras_tta.presets.loading import load_head_weights, load_objective
-from keras_tta.pretraining.inputs import check_token_arrays
+from keras_tta.pretraining.inputs import check_token_arrays, refuse_sample_weight
 from keras_tta.pretraining.metrics import TokenMetrics
-from keras_tta.training import (
-    AdamWeightDecay,
-    TokenCount,
-    WarmupLinearDecay,
-    check_policy,
-    count_steps,
-)
+from keras_tta.pretraining.presets import SavedAsPreset
+from keras_tta.pretraining.recipe_schedule import UnknownLength, warmup_linear_decay
+from keras_tta.training import AdamWeightDecay, TokenCount, check_policy, count_steps
 from keras_tta.training.loaders import with_tuple_batches
 
 
-class Pretrainer(keras.Model):
+class Pretrainer(SavedAsPreset, keras.Model):
     """A functional model whose graph ends where the loss begins.
 
     An objective names a corruption, a visibility rule and a head; this class does what
@@ -54,7 +50,6 @@ class Pretrainer(keras.Model):
         recipe: the `learning_rate` and `warmup` of `compile()`.
     """
 
-    tokenizer = None
     perplexity_name = "pseudo_perplexity"
     # T-TA's README: a peak of 1e-4 after 50,000 of 2,000,000 steps.
     recipe = {"learning_rate": 1e-4, "warmup": 0.025}
@@ -95,6 +90,7 @@ class Pretrainer(keras.Model):
         learning_rate=None,
         warmup=None,
         total_steps=None,
+        gradient_accumulation_steps=None,
         **kwargs,
     ):
         """Configure training; without arguments, the official recipe.
@@ -111,6 +107,9 @@ class Pretrainer(keras.Model):
             warmup: a share of the schedule if below 1, else a number of steps.
                 Defaults to the class's `recipe`.
             total_steps: steps of the schedule. Defaults to what `fit` is told.
+            gradient_accumulation_steps: batches that make one update, as one batch of
+                their size would; an optimizer of one's own has this argument itself. A
+                schedule's steps are batches all the same. Defaults to 1.
             **kwargs: as for `keras.Model.compile`, but no `loss`.
 
         Raises:
@@ -127,16 +126,19 @@ class Pretrainer(keras.Model):
             "learning_rate": learning_rate,
             "warmup": warmup,
             "total_steps": total_steps,
+            "gradient_accumulation_steps": gradient_accumulation_steps,
         }
         given = {name: value for name, value in given.items() if value is not None}
         self._compile_arguments = kwargs
         self._schedule = None
         if optimizer == "auto":
-            optimizer = AdamWeightDecay(_UnknownLength())
+            optimizer = AdamWeightDecay(
+                UnknownLength(), gradient_accumulation_steps=gradient_accumulation_steps
+            )
             self._schedule = {"total_steps": None, **self.recipe, **given}
         elif given:
             raise ValueError(
-                "An optimizer brings its own learning rate: give `compile` either an "
+                "An optimizer brings its own settings: give `compile` either an "
                 f"optimizer or {', '.join(f'`{name}`' for name in given)}. "
                 f"Received: optimizer={optimizer!r} and {given}"
             )
@@ -149,16 +151,18 @@ class Pretrainer(keras.Model):
 
         Args:
             x: batches of the model's inputs: NumPy arrays, a `tf.data.Dataset`, a Grain
-                dataset, a `keras.utils.PyDataset` or a torch `DataLoader`.
+                dataset, a `keras.utils.PyDataset` or a torch `DataLoader`. Where the
+                optimizer accumulates gradients, a `keras_tta.data.TokenBatches`.
             y: must be left out: the objective makes its own labels.
             batch_size, epochs, **kwargs: as for `keras.Model.fit`.
 
         Raises:
             ValueError: if the length of the schedule is known neither from the data nor
                 from `steps_per_epoch` nor from `compile(total_steps=...)`; or if
-                `sample_weight` is given, which Keras would drop.
+                `sample_weight` is given, which Keras would drop; or if gradients are
+                accumulated and the tokens of a group of batches cannot be counted.
         """
-        self._refuse_sample_weight(kwargs)
+        refuse_sample_weight(kwargs)
         check_token_arrays(x, self.backbone)
         x = with_tuple_batches(x)
         if not isinstance(x, dict):
@@ -175,49 +179,56 @@ class Pretrainer(keras.Model):
                 kwargs.get("validation_split") or 0.0,
             )
             if steps is None:
-                raise ValueError(_UnknownLength.message)
+                raise ValueError(UnknownLength.message)
             # Steps made before this call belong to its schedule only if `fit` is told
             # so, by `initial_epoch`.
-            made = int(self.optimizer.iterations)
+            made = batches_read(self.optimizer)
             start = max(0, made - kwargs.get("initial_epoch", 0) * steps)
             self._set_schedule(steps * epochs, start)
+        x = micro_batches(x, self.optimizer, self.loss_counts)
         return super().fit(x, y, batch_size=batch_size, epochs=epochs, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
-        self._refuse_sample_weight(kwargs)
+        refuse_sample_weight(kwargs)
         check_token_arrays(x, self.backbone)
         return super().evaluate(with_tuple_batches(x), *args, **kwargs)
 
     def make_train_function(self, force=False):
-        if isinstance(self.optimizer._learning_rate, _UnknownLength):
-            raise ValueError(_UnknownLength.message)
+        if isinstance(self.optimizer._learning_rate, UnknownLength):
+            raise ValueError(UnknownLength.message)
         return super().make_train_function(force)
+
+    def zero_grad(self, set_to_none=True):
+        # What Keras lists to PyTorch goes by path, and those of two backbones coincide:
+        # of a pair, one would keep adding its gradients up.
+        for variable in self.variables:
+            variable.value.grad = None
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        if y is not None:
-            raise ValueError(
-                f"{type(self).__name__} makes its own labels; give it the inputs "
-                "alone, without `y`."
-            )
+        check_counts(self, y, sample_weight, training)
         if sample_weight is not None:
             sample_weight = ops.cast(sample_weight, "float32")
             if len(sample_weight.shape) == 1:
                 sample_weight = ops.expand_dims(sample_weight, 1)
-        return self.objective_loss(y_pred, sample_weight, training)
+        return self.objective_loss(y_pred, sample_weight, training, y or {})
 
-    def objective_loss(self, targets, sample_weight, training):
+    def objective_loss(self, targets, sample_weight, training, counts):
         """The loss, from what the graph ends in; an objective of more parts adds them.
 
         Args:
             targets: the graph's outputs.
             sample_weight: None, or float32 of shape (B, 1) or that of the weights.
             training: whether gradients will be asked for.
+            counts: dict of what the rows add to the denominators, (B,), by the names of
+                `loss_counts`; empty where a batch counts for itself.
         """
-        return self.token_loss(self.head, targets, sample_weight, training)
+        return self.token_loss(
+            self.head, targets, sample_weight, training, counts.get("tokens")
+        )
 
-    def token_loss(self, head, targets, sample_weight, training):
+    def token_loss(self, head, targets, sample_weight, training, count=None):
         """The loss of `hidden`, `labels` and `weights` under a head; keeps metrics."""
         labels = targets["labels"]
         weights = ops.cast(targets["weights"], "float32")
@@ -230,9 +241,35 @@ class Pretrainer(keras.Model):
         self._token_metrics.update(nats, correct, labels, weights)
         if "num_clamped" in targets:
             self._num_clamped.update_state(targets["num_clamped"])
+        if count is None:
+            positions = self.normalization == "positions"
+            count = ops.ones_like(weights) if positions else weights
+        return mean_loss(total, count)
+
+    def loss_counts(self, batch):
+        """How many positions of each row the means of the loss are over.
+
+        Args:
+            batch: dict of the NumPy arrays of a batch.
+
+        Returns:
+            A dict of NumPy arrays (B,), with `"tokens"` in it.
+
+        Raises:
+            ValueError: if that is known only once the corruption has drawn.
+        """
         if self.normalization == "positions":
-            return total / ops.cast(ops.size(labels), "float32")
-        return total / ops.maximum(ops.sum(weights), 1e-6)
+            rows, length = batch["token_ids"].shape
+            return {"tokens": np.full(rows, self.output["labels"].shape[1] or length)}
+        return {"tokens": self.predicted_tokens(batch)}
+
+    def predicted_tokens(self, batch):
+        """Of each row, how many tokens will be predicted: NumPy (B,)."""
+        raise ValueError(
+            f"How many tokens {type(self).__name__} predicts is known only once they "
+            "are drawn, and gradient accumulation needs to know it before: use larger "
+            "batches without accumulation."
+        )
 
     def get_compile_config(self):
         if not self.compiled:
@@ -260,136 +297,15 @@ class Pretrainer(keras.Model):
             }
         )
 
-    def attach_tokenizer(self, tokenizer):
-        """Keep a tokenizer with the model, to be saved with it."""
-        # Around Keras, which would take it for a layer of the model.
-        object.__setattr__(self, "tokenizer", tokenizer)
-
-    def save_to_preset(self, directory, tokenizer=None, figures=None):
-        """Save backbone, head, objective and tokenizer as a preset folder.
-
-        Not the optimizer: what a training needs to go on is a checkpoint's business.
-
-        Args:
-            directory: the folder to write. A preset that is there is replaced once the
-                new one is complete.
-            tokenizer: saved along. Defaults to the one the model came with.
-            figures: dict of training figures for the model card.
-        """
-        save_preset(
-            directory,
-            self.backbone,
-            heads={head.name: head for head in self.preset_heads()},
-            tokenizer=self.tokenizer if tokenizer is None else tokenizer,
-            objective={
-                "registered_name": keras.saving.get_registered_name(type(self)),
-                "config": self.preset_settings(),
-            },
-            figures=figures,
-        )
-
-    @classmethod
-    def from_preset(cls, directory, dtype=None, **options):
-        """Load what `save_to_preset` saved, with the guard of `load_backbone`.
-
-        Args:
-            directory: a local preset folder.
-            dtype: a dtype or policy. Defaults to the current global policy.
-            **options: the objective's arguments to use in place of those saved.
-
-        Returns:
-            The pretrainer, not compiled, with the preset's `tokenizer` if it has one.
-
-        Raises:
-            FileNotFoundError: if the folder, or a file such as the head's, is missing.
-            PresetError: a ValueError, if a file does not fit or is not to be trusted,
-                or the preset was saved by another objective.
-
-        Example:
-        ```python
-        from keras_tta.models import TTABackbone
-        from keras_tta.pretraining import LanguageAutoencoder
-
-        backbone = TTABackbone(
-            vocabulary_size=30,
-            num_layers=1,
-            num_heads=2,
-            hidden_dim=8,
-            intermediate_dim=16,
-        )
-        LanguageAutoencoder(backbone).save_to_preset("tiny")
-        pretrainer = LanguageAutoencoder.from_preset("tiny")
-        assert pretrainer.special_token_ids == (0, 1, 3, 4)
-        ```
-        """
-        saved_by, settings = load_objective(directory)
-        if saved_by not in (None, keras.saving.get_registered_name(cls)):
-            raise PresetError(
-                directory,
-                f"saved by {saved_by}, not {cls.__name__}. To begin another training "
-                f"from its backbone: {cls.__name__}(keras_tta.presets."
-                "load_backbone(...)).",
-            )
-        pretrainer = cls.from_preset_parts(directory, dtype, {**settings, **options})
-        for head in pretrainer.preset_heads():
-            load_head_weights(directory, head)
-        try:
-            pretrainer.attach_tokenizer(load_tokenizer(directory))
-        except FileNotFoundError:
-            # A preset may come without one.
-            pass
-        return pretrainer
-
-    def preset_heads(self):
-        """The heads that a preset holds beside the backbone."""
-        return [self.head]
-
-    def preset_settings(self):
-        """What a preset says of the objective: plain values and corruption layers."""
-        settings = self.get_config()
-        return {k: v for k, v in settings.items() if k not in ("name", "backbone")}
-
-    @classmethod
-    def from_preset_parts(cls, directory, dtype, settings):
-        """The objective on the models of a preset; heads are loaded afterwards."""
-        return cls(load_backbone(directory, dtype=dtype), **settings)
-
-    def _refuse_sample_weight(self, arguments):
-        if arguments.get("sample_weight") is not None:
-            raise ValueError(
-                "Keras drops the `sample_weight` of data without `y`, and pretraining "
-                "has no `y`. Weigh rows in `train_on_batch` and `test_on_batch`, which "
-                "keep it."
-            )
-
     def _set_schedule(self, total_steps, start_step=0):
-        warmup = self._schedule["warmup"]
-        warmup = round(warmup * total_steps) if warmup < 1 else int(warmup)
-        schedule = WarmupLinearDecay(
+        schedule = warmup_linear_decay(
             self._schedule["learning_rate"],
-            warmup,
+            self._schedule["warmup"],
             total_steps,
-            start_step=start_step,
+            start_step,
         )
         current = self.optimizer._learning_rate
         if current.get_config() != schedule.get_config():
             self.optimizer.learning_rate = schedule
             # A compiled step holds the old schedule's numbers.
             self.train_function = None
-
-
-@keras.saving.register_keras_serializable(package="keras_tta")
-class _UnknownLength(keras.optimizers.schedules.LearningRateSchedule):
-    """Stands where the schedule will be once the length of the training is known."""
-
-    message = (
-        "The learning-rate schedule must know how long the training is, and neither "
-        "the data nor the arguments say it. Give `fit` `steps_per_epoch=...`, or "
-        "`compile` `total_steps=...`, or `compile` an optimizer of your own."
-    )
-
-    def __call__(self, step):
-        return 0.0
-
-    def get_config(self):
-        return {}

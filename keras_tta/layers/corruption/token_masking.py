@@ -184,6 +184,33 @@ class TokenMasking(Masker):
         """Masks NumPy rows, (B, T) or one row (T,); `key` is as for every `Masker`."""
         return self._numpy(key, token_ids, padding_mask, word_ids=word_ids)
 
+    def count_masked(self, token_ids, padding_mask):
+        """How many tokens of each row will be masked, whatever is drawn.
+
+        Args:
+            token_ids: int (B, T), NumPy.
+            padding_mask: bool or int (B, T), NumPy.
+
+        Returns:
+            NumPy int32 (B,).
+
+        Raises:
+            ValueError: with `whole_word`, where the number depends on which words are
+                drawn.
+        """
+        if self.whole_word:
+            raise ValueError(
+                "With `whole_word=True` the number of masked tokens is known only once "
+                "words are drawn, and gradient accumulation needs to know it before: "
+                "use larger batches without accumulation."
+            )
+        real = np.asarray(padding_mask) != 0
+        inside = (token_ids >= 0) & (token_ids < self.vocabulary_size)
+        candidates = real & inside & ~np.isin(token_ids, self.special_token_ids)
+        counted = real if self.count_specials else candidates
+        counts = self._plan(token_ids.shape[1])[counted.sum(axis=1)]
+        return np.minimum(counts, candidates.sum(axis=1, dtype=np.int32))
+
     def get_config(self):
         return {
             **super().get_config(),
