@@ -20,7 +20,7 @@ GENERATORS = {
     keras_hub.models.T5Backbone: keras_hub.models.T5Seq2SeqLM,
     keras_hub.models.BartBackbone: keras_hub.models.BartSeq2SeqLM,
 }
-# T5's embeddings start with variance 1, BART's with 0.02 ** 2: steps are as large as what
+# T5's embeddings start with deviation 1, BART's with 0.02: steps are as large as what
 # they change.
 RECIPES = {
     keras_hub.models.T5Backbone: {"learning_rate": 5e-3, "warmup": 0.05},
