@@ -19,6 +19,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("preset", "runs/demo/preset", "Folder of the trained model.")
 flags.DEFINE_string("visibility", None, "others, word_left_to_right, whole_word, left.")
 flags.DEFINE_enum("normalize", "none", ["none", "tokens", "words"], "Sum or mean.")
+flags.DEFINE_integer("stride", None, "Read long texts in windows so far apart.")
 flags.DEFINE_boolean("tokens", False, "Show the score of every token.")
 flags.DEFINE_string("pairs", None, "Minimal pairs to judge in place of sentences.")
 flags.DEFINE_string("plot", None, "With --pairs: a chart to draw.")
@@ -39,13 +40,10 @@ def main(arguments):
             result.plot(FLAGS.plot)
         return
     sentences = arguments[1:] or sys.stdin.read().splitlines()
-    scores = scorer.score(
-        sentences, normalize=FLAGS.normalize, visibility=FLAGS.visibility
-    )
+    how = {"visibility": FLAGS.visibility, "stride": FLAGS.stride}
+    scores = scorer.score(sentences, normalize=FLAGS.normalize, **how)
     tokens = (
-        scorer.token_scores(sentences, visibility=FLAGS.visibility)
-        if FLAGS.tokens
-        else [()] * len(sentences)
+        scorer.token_scores(sentences, **how) if FLAGS.tokens else [()] * len(sentences)
     )
     for sentence, score, parts in zip(sentences, scores, tokens, strict=True):
         print(f"{score:10.3f}  {sentence}")

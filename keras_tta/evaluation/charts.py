@@ -1,26 +1,13 @@
 """The look of evaluation charts."""
 
-import os
-
-from matplotlib.figure import Figure
-
-BLUE, ORANGE, INK, MUTED = "#0b6e99", "#d98c3f", "#1f2933", "#7b8794"
+from keras_tta.training.plots import BLUE, INK, empty_chart, save_figure
 
 
 def save_chart(path, draw, size, title):
     """Make a picture of what `draw` puts on the axes it is given."""
-    figure = Figure(figsize=size, dpi=160, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=MUTED, labelcolor=INK, length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color("#cbd2d9")
+    figure, axes = empty_chart(size, title)
     draw(axes)
-    axes.set_title(title, loc="left", color=INK, weight="bold", pad=10)
-    for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set_color(INK)
-    os.makedirs(os.path.dirname(os.fspath(path)) or ".", exist_ok=True)
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def draw_bars(axes, names, values, texts, intervals=None):

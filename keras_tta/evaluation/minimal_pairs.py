@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_tta.evaluation.charts import MUTED, draw_bars
+from keras_tta.evaluation.charts import draw_bars
 from keras_tta.evaluation.files import json_rows
 from keras_tta.evaluation.results import Result
+from keras_tta.training.plots import MUTED
 
 # Two ways of writing the same tokens score alike up to float32's rounding, in nats.
 TIE = 1e-4

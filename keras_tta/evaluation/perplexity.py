@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_tta.evaluation.charts import BLUE, MUTED
 from keras_tta.evaluation.files import numbered_lines
 from keras_tta.evaluation.results import Result
+from keras_tta.training.plots import BLUE, MUTED
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_tta.evaluation.charts import BLUE
 from keras_tta.evaluation.extras import evaluation_package
 from keras_tta.evaluation.files import numbered_lines
 from keras_tta.evaluation.results import Result
+from keras_tta.training.plots import BLUE
 
 
 class SentencePair(NamedTuple):

@@ -1,6 +1,44 @@
-"""Checks that all tasks make of their tokenizer and their texts."""
+"""Checks that all tasks make of their model, their tokenizer and their texts."""
+
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+
+
+def checked_model(model, *parts):
+    """The model, if it has a backbone of ours and the other parts asked for.
+
+    Raises:
+        TypeError: if it has not.
+    """
+    backbone = getattr(model, "backbone", None)
+    lacking = [part for part in parts if getattr(model, part, None) is None]
+    if not hasattr(backbone, "static_key_value") or lacking:
+        raise TypeError(
+            "`model` must have "
+            + " and a ".join(
+                ["a `backbone` of `keras_tta.models`", *(f"`{p}`" for p in parts)]
+            )
+            + ", as a `keras_tta.pretraining.LanguageAutoencoder`, `MaskedLM` or "
+            f"`CausalLM` has. Received: model={model!r}"
+        )
+    return model
+
+
+def checked_texts(texts):
+    """Texts as a list, and whether they came as one string.
+
+    Raises:
+        TypeError: if they are no collection of texts.
+    """
+    if isinstance(texts, str):
+        return [texts], True
+    if not isinstance(texts, Iterable) or isinstance(texts, (bytes, Mapping)):
+        raise TypeError(
+            "Texts must be a list of str, or one str. Received: "
+            f"{type(texts).__name__} {texts!r}"
+        )
+    return list(texts), False
 
 
 def checked_tokenizer(tokenizer, model, backbone):
@@ -8,12 +46,18 @@ def checked_tokenizer(tokenizer, model, backbone):
 
     Raises:
         ValueError: if there is neither, or it has more tokens than the backbone.
+        TypeError: if it is no tokenizer of ours.
     """
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
     if tokenizer is None:
         raise ValueError(
             "The model came without a tokenizer: pass `tokenizer=...`, the one it "
             "was trained with."
+        )
+    if not hasattr(tokenizer, "encode_batch"):
+        raise TypeError(
+            "`tokenizer` must be one of `keras_tta.data`, such as `TTATokenizer`. "
+            f"Received: tokenizer={tokenizer!r}"
         )
     if tokenizer.vocabulary_size() > backbone.vocabulary_size:
         raise ValueError(

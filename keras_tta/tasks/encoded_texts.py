@@ -185,7 +185,13 @@ class EncodedTexts:
         chosen[self.offsets[:-1]] = chosen[self.offsets[1:] - 1] = True
         texts = zip(positions, self.lengths.tolist(), strict=True)
         for index, (slots, length) in enumerate(texts):
-            slots = np.asarray(slots, int)
+            slots = np.asarray(slots)
+            if slots.size and not np.issubdtype(slots.dtype, np.integer):
+                raise ValueError(
+                    f"`positions[{index}]` must hold integers. Received: "
+                    f"{slots.tolist()}"
+                )
+            slots = slots.astype(int)
             if ((slots < 0) | (slots >= length - 2)).any():
                 raise ValueError(
                     f"`positions[{index}]` must lie below {length - 2}, the number of "

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_tta.evaluation.charts import BLUE, INK, MUTED
 from keras_tta.evaluation.results import Result
+from keras_tta.training.plots import BLUE, INK, MUTED
 
 
 def penalized(log_probabilities, tokens, length_penalty):

@@ -7,7 +7,11 @@ from rich.progress import track
 
 from keras_tta.layers.checks import check_one_of, check_positive_integers
 from keras_tta.presets import load_backbone, load_tokenizer
-from keras_tta.tasks.checks import checked_tokenizer, describe_unknown_tokens
+from keras_tta.tasks.checks import (
+    checked_texts,
+    checked_tokenizer,
+    describe_unknown_tokens,
+)
 from keras_tta.tasks.embedding_models import embedding_model
 from keras_tta.tasks.embedding_transforms import top_component_removal, whitening
 from keras_tta.tasks.encoded_texts import EncodedTexts
@@ -148,9 +152,10 @@ class TextEmbedder:
             TypeError: if a text is not a string.
         """
         check_positive_integers(self, batch_size=batch_size)
-        if isinstance(texts, str):
-            return self.encode([texts], normalize, batch_size, truncate, progress)[0]
-        encoded = self._tokens(list(texts), truncate)
+        texts, is_one = checked_texts(texts)
+        if is_one:
+            return self.encode(texts, normalize, batch_size, truncate, progress)[0]
+        encoded = self._tokens(texts, truncate)
         weights = self._pooling_weights(encoded)
         embeddings = self._pool(encoded, weights, batch_size, progress)
         if self.transform is not None:
@@ -184,7 +189,7 @@ class TextEmbedder:
         Returns:
             The embedder itself.
         """
-        texts = list(texts)
+        texts, _ = checked_texts(texts)
         encoded = EncodedTexts.encode(texts, self.tokenizer)
         pairs = np.stack([encoded.text_of_token, encoded.token_ids])
         size = self.tokenizer.vocabulary_size()
@@ -230,7 +235,7 @@ class TextEmbedder:
 
     def _fit(self, transform, texts, argument, options):
         self.transform = None
-        embeddings = self.encode(list(texts), **options)
+        embeddings = self.encode(checked_texts(texts)[0], **options)
         embeddings = embeddings[embeddings.any(axis=1)]
         if len(embeddings) < 2:
             raise ValueError(

@@ -8,10 +8,26 @@ import numpy as np
 
 from keras_tta.layers.checks import check_one_of, check_positive_integers
 from keras_tta.presets import load_backbone, load_head, load_tokenizer
+from keras_tta.tasks.checks import (
+    checked_model,
+    checked_texts,
+    checked_tokenizer,
+    describe_unknown_tokens,
+)
 from keras_tta.tasks.encoded_texts import EncodedTexts
 from keras_tta.tasks.length_buckets import bucket_widths
 from keras_tta.tasks.readers import text_reader
 from keras_tta.tasks.scoring_rules import scoring_rule
+
+_OPTIONS = (
+    "specials",
+    "positions",
+    "visibility",
+    "window",
+    "stride",
+    "unknown",
+    "progress",
+)
 
 
 class TokenScore(NamedTuple):
@@ -85,18 +101,8 @@ class TextScorer:
 
     def __init__(self, model, tokenizer=None, batch_size=64, bucket_lengths=None):
         check_positive_integers(self, batch_size=batch_size)
-        backbone = model.backbone
-        self.tokenizer = tokenizer or getattr(model, "tokenizer", None)
-        if self.tokenizer is None:
-            raise ValueError(
-                "The model came without a tokenizer: pass `tokenizer=...`, the one it "
-                "was trained with."
-            )
-        if self.tokenizer.vocabulary_size() > backbone.vocabulary_size:
-            raise ValueError(
-                f"The tokenizer has {self.tokenizer.vocabulary_size()} tokens, the "
-                f"model knows {backbone.vocabulary_size}: it was trained with another."
-            )
+        backbone = checked_model(model, "head").backbone
+        self.tokenizer = checked_tokenizer(tokenizer, model, backbone)
         self.max_sequence_length = backbone.max_sequence_length
         if bucket_lengths is None:
             bucket_lengths = bucket_widths(self.max_sequence_length)
@@ -190,7 +196,7 @@ class TextScorer:
         Raises:
             ValueError: if a text is too long, has unknown tokens that are refused, or
                 an option is none of those listed.
-            TypeError: if a text is not a string.
+            TypeError: if a text is not a string, or an option's name is none of these.
         """
         texts, is_one, options = _as_lists(texts, options)
         encoded, log_probabilities, scored = self._score(texts, **options)
@@ -213,6 +219,13 @@ class TextScorer:
             List of `RankedToken`, (position, token, log-probability); position 0 is the
             text's first token.
         """
+        if not isinstance(text, str):
+            raise TypeError(
+                "`surprising` takes one text, a str: call it for each of several. "
+                f"Received: {text!r}"
+            )
+        if top_k is not None:
+            check_positive_integers(self, top_k=top_k)
         texts, _, options = _as_lists(text, options)
         encoded, log_probabilities, scored = self._score(texts, **options)
         at = np.flatnonzero(scored)
@@ -263,6 +276,11 @@ class TextScorer:
         ```
         """
         check_positive_integers(self, top_k=top_k)
+        if not isinstance(text, str) or not (blank is None or blank):
+            raise TypeError(
+                "`fill` takes one text, a str, and as `blank` what marks a blank in "
+                f"it, or None. Received: text={text!r}, blank={blank!r}"
+            )
         parts = [text] if blank is None else text.split(blank)
         if blank is not None and len(parts) == 1:
             raise ValueError(
@@ -319,16 +337,9 @@ class TextScorer:
         return list(map(TokenScore, tokens, log_probabilities.tolist()))
 
     def _check_unknown(self, encoded, texts, unknown):
-        at = np.flatnonzero(encoded.token_ids == self.tokenizer.unknown_token_id)
-        if not len(at):
+        found = describe_unknown_tokens(encoded, texts)
+        if found is None:
             return
-        in_texts = np.unique(encoded.text_of_token[at])
-        index = in_texts[0]
-        found = (
-            f"{len(at)} of {len(encoded.token_ids) - 2 * len(texts)} tokens, in "
-            f"{len(in_texts)} of {len(texts)} texts, are unknown to the tokenizer; the "
-            f"first in the text at index {index}, {_excerpt(texts[index])}."
-        )
         if unknown == "raise":
             raise ValueError(
                 f'{found} Mend the texts, or pass `unknown="score"` to score '
@@ -342,12 +353,12 @@ class TextScorer:
 
 def _as_lists(texts, options):
     """One string as a list of one, its positions too, and whether that was done."""
-    if not isinstance(texts, str):
-        return list(texts), False, options
-    if options.get("positions") is not None:
+    if strange := [name for name in options if name not in _OPTIONS]:
+        raise TypeError(
+            f"TextScorer's options are {', '.join(f'`{name}`' for name in _OPTIONS)}. "
+            f"Received: {', '.join(f'{name}={options[name]!r}' for name in strange)}"
+        )
+    texts, is_one = checked_texts(texts)
+    if is_one and options.get("positions") is not None:
         options = {**options, "positions": [options["positions"]]}
-    return [texts], True, options
-
-
-def _excerpt(text, size=60):
-    return repr(text if len(text) <= size else text[:size] + "...")
+    return texts, is_one, options

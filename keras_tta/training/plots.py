@@ -7,7 +7,27 @@ from matplotlib.ticker import EngFormatter
 
 from keras_tta.training.metrics_csv import read_metrics
 
-_TRAINING, _HELD_OUT, _INK, _MUTED = "#d98c3f", "#0b6e99", "#1f2933", "#7b8794"
+BLUE, ORANGE, INK, MUTED = "#0b6e99", "#d98c3f", "#1f2933", "#7b8794"
+
+
+def empty_chart(size, title):
+    """A figure and its axes in the look of all our pictures."""
+    figure = Figure(figsize=size, dpi=160, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=MUTED, labelcolor=INK, length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color("#cbd2d9")
+    axes.set_title(title or "", loc="left", color=INK, weight="bold", pad=10)
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set_color(INK)
+    return figure, axes
+
+
+def save_figure(figure, path):
+    """Write a figure; its folder is made if need be."""
+    os.makedirs(os.path.dirname(os.fspath(path)) or ".", exist_ok=True)
+    figure.savefig(path)
 
 
 def plot_curves(csv_or_rows, path, unigram=None, title=None):
@@ -54,19 +74,18 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
             f"`MetricsCSV` writes them. Received {len(rows)} rows."
         )
 
-    figure = Figure(figsize=(7.2, 4.2), dpi=160, layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = empty_chart((7.2, 4.2), title)
     if unigram is not None:
         axes.axhline(
             unigram,
-            color=_MUTED,
+            color=MUTED,
             lw=1.2,
             ls=(0, (4, 3)),
             label=f"unigram {unigram:.2f}",
         )
     for points, name, style in (
-        (trained, "training", {"color": _TRAINING, "lw": 1.6, "ms": 3}),
-        (held_out, "held-out", {"color": _HELD_OUT, "lw": 2.2, "ms": 4.5}),
+        (trained, "training", {"color": ORANGE, "lw": 1.6, "ms": 3}),
+        (held_out, "held-out", {"color": BLUE, "lw": 2.2, "ms": 4.5}),
     ):
         if points:
             x, y = zip(*points, strict=True)
@@ -75,17 +94,10 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
 
     axes.set_xlabel("tokens read" if across == "tokens" else "step")
     axes.set_ylabel("nats a token")
-    axes.set_title(title or "", loc="left", color=_INK, weight="bold", pad=10)
     axes.set_xlim(left=0)
     axes.margins(y=0.08)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(axis="y", color="#e4e7eb", lw=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=_MUTED, length=0)
-    for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set_color(_INK)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color("#cbd2d9")
     axes.legend(
         frameon=False,
         labelcolor="linecolor",
@@ -93,8 +105,7 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
         bbox_to_anchor=(1.0, 1.0),
         ncols=3,
     )
-    os.makedirs(os.path.dirname(os.fspath(path)) or ".", exist_ok=True)
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def _series(rows, across, name):

@@ -223,6 +223,31 @@ def test_model_and_tokenizer_must_belong_together(model, tokenizer):
         TextScorer(model, tokenizer, bucket_lengths=(8,))
 
 
+@pytest.mark.parametrize("texts", [None, 5, b"the cat", {"the cat": 1}])
+def test_what_is_no_list_of_texts_is_refused(scorer, texts):
+    with pytest.raises(TypeError, match="Texts must be a list of str, or one str"):
+        scorer.score(texts)
+
+
+def test_calls_that_make_no_sense_are_refused(scorer, model, tokenizer):
+    with pytest.raises(TypeError, match="options are `specials`.*Received: windo=2"):
+        scorer.score(["the cat"], windo=2)
+    with pytest.raises(TypeError, match="takes one text"):
+        scorer.surprising(["the cat"])
+    with pytest.raises(ValueError, match="top_k=-1"):
+        scorer.surprising("the cat", top_k=-1)
+    with pytest.raises(TypeError, match="`fill` takes one text"):
+        scorer.fill(None)
+    with pytest.raises(TypeError, match="blank=''"):
+        scorer.fill("the ___", blank="")
+    with pytest.raises(ValueError, match=r"`positions\[0\]` must hold integers"):
+        scorer.token_scores("the cat", positions=[0.5])
+    with pytest.raises(TypeError, match="`model` must have a `backbone`"):
+        TextScorer(model.backbone, tokenizer)
+    with pytest.raises(TypeError, match="`tokenizer` must be one of"):
+        TextScorer(model, str.split)
+
+
 def test_a_packed_model_scores_a_text_as_one_segment(scorer, model, tokenizer):
     packed = model.backbone.with_visibility(NotSelf() & SameSegment())
     packed = SimpleNamespace(backbone=packed, head=model.head)
