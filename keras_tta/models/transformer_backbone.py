@@ -31,11 +31,11 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         hidden_dim: D.
         intermediate_dim: width of the feed-forward layers.
         max_sequence_length: longest input, specials included. Defaults to 512.
+        dropout: share dropped in training. Defaults to 0.1.
         embedding_dim: width of the embedding tables. If it is not `hidden_dim`, the
             default, a linear layer follows them, as in ELECTRA's small model.
         num_segments: number of segments that have an embedding: 2 in BERT, whose inputs
             may be pairs. Defaults to 0, for no such input.
-        dropout: share dropped in training. Defaults to 0.1.
         visibility: who sees whom. Defaults to `All()`.
         layer_norm_epsilon: defaults to 1e-12.
         kernel_initializer: the name of a Keras initializer, or `"bert"` for BERT's
@@ -91,9 +91,9 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         hidden_dim,
         intermediate_dim,
         max_sequence_length=512,
+        dropout=0.1,
         embedding_dim=None,
         num_segments=0,
-        dropout=0.1,
         visibility=None,
         layer_norm_epsilon=1e-12,
         kernel_initializer="lecun_normal",
@@ -220,9 +220,9 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
             "hidden_dim": self.hidden_dim,
             "intermediate_dim": self.intermediate_dim,
             "max_sequence_length": self.max_sequence_length,
+            "dropout": self.dropout,
             "embedding_dim": self.embedding_dim,
             "num_segments": self.num_segments,
-            "dropout": self.dropout,
             "visibility": keras.saving.serialize_keras_object(self.visibility),
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "kernel_initializer": self.kernel_initializer,
