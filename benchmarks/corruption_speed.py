@@ -1,0 +1,195 @@
+"""What each corruption costs: a share of a training step, and tokens a second on hosts.
+
+    KERAS_BACKEND=jax python benchmarks/corruption_speed.py --output corruption.csv
+
+The step is that of a small T5 under span corruption. A corruption is timed alone,
+compiled as Keras compiles (not at all on PyTorch), transfers to the host included, and
+through its NumPy door. On the same rows are timed, where they are installed,
+`transformers`' collator for masked language models (it has none for the others) and the
+span corruption of the package `t5`, a `tf.data` pipeline. Prints medians and appends
+them to `--output` as CSV.
+"""
+
+import csv
+import importlib.util
+import time
+from pathlib import Path
+
+import keras
+import keras_hub
+import numpy as np
+from absl import app, flags
+
+from keras_tta.layers.corruption import (
+    BARTDenoising,
+    Deshuffling,
+    MASSDenoising,
+    PrefixLM,
+    SpanCorruption,
+    TokenDenoising,
+    TokenMasking,
+    UL2Denoising,
+)
+from keras_tta.pretraining import Seq2SeqDenoiser
+
+FLAGS = flags.FLAGS
+flags.DEFINE_integer("num_layers", 2, "Layers of the encoder, and of the decoder.")
+flags.DEFINE_integer("hidden_dim", 256, "Width.")
+flags.DEFINE_integer("vocabulary_size", 8000, "Vocabulary.")
+flags.DEFINE_integer("batch_size", 32, "Rows in a batch.")
+flags.DEFINE_integer("sequence_length", 128, "Tokens in a row, none of them padding.")
+flags.DEFINE_integer("repeats", 9, "Calls that are timed, after one that is not.")
+flags.DEFINE_string("output", None, "CSV file to append to.")
+
+MASK, STOP = 4, 10
+
+
+def corruptions(vocabulary_size):
+    return {
+        "token masking": TokenMasking(vocabulary_size, MASK),
+        "span corruption": SpanCorruption(vocabulary_size),
+        "token denoising": TokenDenoising(vocabulary_size),
+        "deshuffling": Deshuffling(vocabulary_size),
+        "prefix LM": PrefixLM(vocabulary_size),
+        "UL2": UL2Denoising(vocabulary_size),
+        "MASS": MASSDenoising(vocabulary_size, MASK),
+        "BART infilling": BARTDenoising(vocabulary_size, MASK),
+        "BART infilling, permutation": BARTDenoising(
+            vocabulary_size, MASK, permutation_rate=1.0, sentence_end_token_ids=(STOP,)
+        ),
+    }
+
+
+def median_seconds(call):
+    call()
+    seconds = []
+    for _ in range(FLAGS.repeats):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds))
+
+
+def compiled(corruption):
+    """A model that only corrupts."""
+    inputs = {
+        name: keras.Input((FLAGS.sequence_length,), dtype="int32", name=name)
+        for name in ("token_ids", "padding_mask")
+    }
+    model = keras.Model(inputs, corruption(**inputs))
+    model.compile()
+    return model.predict_on_batch
+
+
+def training_step():
+    backbone = keras_hub.models.T5Backbone(
+        FLAGS.vocabulary_size,
+        FLAGS.num_layers,
+        num_heads=max(1, FLAGS.hidden_dim // 64),
+        hidden_dim=FLAGS.hidden_dim,
+        intermediate_dim=4 * FLAGS.hidden_dim,
+    )
+    corruption = SpanCorruption(FLAGS.vocabulary_size)
+    model = Seq2SeqDenoiser(backbone, corruption, FLAGS.sequence_length)
+    model.compile(total_steps=1000)
+    return model.train_on_batch
+
+
+def transformers_collator(vocabulary_size):
+    """Hugging Face's BERT masking as a function of rows, or None."""
+    if importlib.util.find_spec("transformers") is None:
+        return None
+    from tokenizers import Tokenizer, models
+    from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
+
+    words = {f"w{i}": i for i in range(vocabulary_size)}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w2")),
+        pad_token="w0",
+        mask_token=f"w{MASK}",
+    )
+    collator = DataCollatorForLanguageModeling(tokenizer, return_tensors="np")
+    return lambda rows: collator([{"input_ids": row} for row in rows.tolist()])
+
+
+def t5_span_corruption(vocabulary_size):
+    """T5's span corruption as a function of rows, or None."""
+    if importlib.util.find_spec("t5") is None:
+        return None
+    import seqio
+    import tensorflow as tf
+    from t5.data import preprocessors
+
+    vocabulary = seqio.PassThroughVocabulary(vocabulary_size, eos_id=1)
+    features = {name: seqio.Feature(vocabulary) for name in ("inputs", "targets")}
+
+    def corrupt(rows):
+        dataset = preprocessors.denoise(
+            tf.data.Dataset.from_tensor_slices({"inputs": rows, "targets": rows}),
+            features,
+            noise_density=0.15,
+            noise_mask_fn=preprocessors.random_spans_noise_mask,
+            inputs_fn=preprocessors.noise_span_to_unique_sentinel,
+            targets_fn=preprocessors.nonnoise_span_to_unique_sentinel,
+        )
+        for _ in dataset:
+            pass
+
+    return corrupt
+
+
+def main(_):
+    keras.utils.set_random_seed(0)
+    shape = (FLAGS.batch_size, FLAGS.sequence_length)
+    last = FLAGS.vocabulary_size - 200  # No sentinels in the text.
+    token_ids = np.random.default_rng(0).integers(STOP, last, shape).astype("int32")
+    # A sentence of about 16 tokens.
+    token_ids[:, 15::16] = STOP
+    batch = {"token_ids": token_ids, "padding_mask": np.ones(shape, "int32")}
+
+    step = training_step()
+    step_seconds = median_seconds(lambda: step(batch))
+    rows = [{"corruption": "training step", "ms": 1000 * step_seconds}]
+    for name, corruption in corruptions(FLAGS.vocabulary_size).items():
+        call = compiled(corruption)
+        seconds = median_seconds(lambda call=call: call(batch))
+        numpy = median_seconds(lambda corrupt=corruption.numpy: corrupt(**batch))
+        rows.append(
+            {
+                "corruption": name,
+                "ms": 1000 * seconds,
+                "share_of_step": seconds / step_seconds,
+                "host_tokens_per_second": token_ids.size / numpy,
+            }
+        )
+    # Enough rows that what a pipeline costs to start is little.
+    many = np.tile(token_ids, (32, 1))
+    for name, peer in (
+        ("transformers' token masking", transformers_collator),
+        ("t5's span corruption", t5_span_corruption),
+    ):
+        if corrupt := peer(FLAGS.vocabulary_size):
+            seconds = median_seconds(lambda corrupt=corrupt: corrupt(many))
+            rows.append(
+                {"corruption": name, "host_tokens_per_second": many.size / seconds}
+            )
+    backend = keras.backend.backend()
+    rows = [{"backend": backend} | {k: _rounded(v) for k, v in x.items()} for x in rows]
+    for row in rows:
+        print(*(f"{key}={value}" for key, value in row.items()), sep="  ")
+    if FLAGS.output:
+        path = Path(FLAGS.output)
+        new = not path.exists()
+        with path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, {key: None for row in rows for key in row})
+            if new:
+                writer.writeheader()
+            writer.writerows(rows)
+
+
+def _rounded(value):
+    return value if isinstance(value, str) else float(f"{value:.3g}")
+
+
+if __name__ == "__main__":
+    app.run(main)
