@@ -10,15 +10,14 @@ span corruption of the package `t5`, a `tf.data` pipeline. Prints medians and ap
 them to `--output` as CSV.
 """
 
-import csv
 import importlib.util
-import time
-from pathlib import Path
+from functools import partial
 
 import keras
 import keras_hub
 import numpy as np
 from absl import app, flags
+from report import median_seconds, report
 
 from keras_tta.layers.corruption import (
     BARTDenoising,
@@ -58,16 +57,6 @@ def corruptions(vocabulary_size):
             vocabulary_size, MASK, permutation_rate=1.0, sentence_end_token_ids=(STOP,)
         ),
     }
-
-
-def median_seconds(call):
-    call()
-    seconds = []
-    for _ in range(FLAGS.repeats):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds))
 
 
 def compiled(corruption):
@@ -147,48 +136,33 @@ def main(_):
     token_ids[:, 15::16] = STOP
     batch = {"token_ids": token_ids, "padding_mask": np.ones(shape, "int32")}
 
-    step = training_step()
-    step_seconds = median_seconds(lambda: step(batch))
-    rows = [{"corruption": "training step", "ms": 1000 * step_seconds}]
-    for name, corruption in corruptions(FLAGS.vocabulary_size).items():
-        call = compiled(corruption)
-        seconds = median_seconds(lambda call=call: call(batch))
-        numpy = median_seconds(lambda corrupt=corruption.numpy: corrupt(**batch))
-        rows.append(
-            {
-                "corruption": name,
-                "ms": 1000 * seconds,
-                "share_of_step": seconds / step_seconds,
-                "host_tokens_per_second": token_ids.size / numpy,
-            }
-        )
     # Enough rows that what a pipeline costs to start is little.
-    many = np.tile(token_ids, (32, 1))
+    many = {name: np.tile(array, (32, 1)) for name, array in batch.items()}
+
+    step = training_step()
+    in_step, on_host = {"training step": lambda: step(batch)}, {}
+    for name, corruption in corruptions(FLAGS.vocabulary_size).items():
+        in_step[name] = partial(compiled(corruption), batch)
+        on_host[name] = partial(corruption.numpy, **many)
     for name, peer in (
         ("transformers' token masking", transformers_collator),
         ("t5's span corruption", t5_span_corruption),
     ):
         if corrupt := peer(FLAGS.vocabulary_size):
-            seconds = median_seconds(lambda corrupt=corrupt: corrupt(many))
-            rows.append(
-                {"corruption": name, "host_tokens_per_second": many.size / seconds}
-            )
+            on_host[name] = partial(corrupt, many["token_ids"])
+    in_step = median_seconds(in_step, FLAGS.repeats)
+    on_host = median_seconds(on_host, FLAGS.repeats)
+    rows = []
+    for name in in_step | on_host:
+        row = {"corruption": name}
+        if name in in_step:
+            row["ms"] = 1000 * in_step[name]
+            row["share_of_step"] = in_step[name] / in_step["training step"]
+        if name in on_host:
+            row["host_tokens_per_second"] = many["token_ids"].size / on_host[name]
+        rows.append(row)
     backend = keras.backend.backend()
-    rows = [{"backend": backend} | {k: _rounded(v) for k, v in x.items()} for x in rows]
-    for row in rows:
-        print(*(f"{key}={value}" for key, value in row.items()), sep="  ")
-    if FLAGS.output:
-        path = Path(FLAGS.output)
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, {key: None for row in rows for key in row})
-            if new:
-                writer.writeheader()
-            writer.writerows(rows)
-
-
-def _rounded(value):
-    return value if isinstance(value, str) else float(f"{value:.3g}")
+    report([{"backend": backend, **row} for row in rows], FLAGS.output)
 
 
 if __name__ == "__main__":

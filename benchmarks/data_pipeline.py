@@ -8,7 +8,6 @@ and read the files back in random order as padded batches. Theirs is the usual r
 measurement, and appends it to `--output` as CSV. Needs `pip install datasets`.
 """
 
-import csv
 import os
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 from absl import app, flags
+from report import report
 
 from keras_tta.data import (
     TokenBatches,
@@ -65,7 +65,7 @@ def write_sample(path):
 def ours(text, tokenizer, folder):
     clock = Clock()
     store = write_token_store(folder, text, tokenizer)
-    report("keras_tta", "tokenise to disk", len(store), clock)
+    record("keras_tta", "tokenise to disk", len(store), clock)
     for name, options in {
         "read, padded": {},
         "read, bucketed": {"bucket_lengths": (16, 32, 64)},
@@ -80,7 +80,7 @@ def ours(text, tokenizer, folder):
         tokens = sum(
             int(batches.batch(step)[0]["padding_mask"].sum()) for step in range(steps)
         )
-        report("keras_tta", name, tokens, clock, batches.padding_share)
+        record("keras_tta", name, tokens, clock, batches.padding_share)
 
 
 def theirs(text, vocabulary, folder):
@@ -104,7 +104,7 @@ def theirs(text, vocabulary, folder):
     clock.stop()
     dataset = datasets.load_from_disk(str(folder / "dataset"))
     tokens = sum(len(row) for row in dataset["ids"])
-    report("datasets", "tokenise to disk", tokens, clock)
+    record("datasets", "tokenise to disk", tokens, clock)
 
     clock = Clock()
     dataset = datasets.load_from_disk(str(folder / "dataset"))
@@ -115,7 +115,7 @@ def theirs(text, vocabulary, folder):
         mask = pad(dataset[rows.tolist()]["ids"])[1]
         tokens += int(mask.sum())
         slots += mask.size
-    report("datasets", "read, padded", tokens, clock, 1 - tokens / slots)
+    record("datasets", "read, padded", tokens, clock, 1 - tokens / slots)
 
 
 def pad(rows):
@@ -145,7 +145,7 @@ class Clock:
         return self.seconds
 
 
-def report(side, task, tokens, clock, padding=None):
+def record(side, task, tokens, clock, padding=None):
     seconds, cpu = clock.stop().tolist()
     row = {
         "side": side,
@@ -156,15 +156,7 @@ def report(side, task, tokens, clock, padding=None):
         "tokens_per_cpu_s": round(tokens / max(cpu, 0.01)),
         "padding_share": "" if padding is None else round(padding, 4),
     }
-    print(row, flush=True)
-    if FLAGS.output:
-        path = Path(FLAGS.output)
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, row)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+    report([row], FLAGS.output)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ and a byte of a small T-TA trained for `--steps` steps. Prints a line a tokenize
 appends it to `--output` as CSV.
 """
 
-import csv
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
 from absl import app, flags
+from report import report
 
 from keras_tta.data import (
     TokenBatches,
@@ -59,8 +58,7 @@ def main(_):
         row |= describe(tokenizer, held_out)
         if FLAGS.steps:
             row |= pretrain(tokenizer, train, held_out)
-        print(row, flush=True)
-        write(row)
+        report([row], FLAGS.output)
 
 
 def describe(tokenizer, documents):
@@ -107,17 +105,6 @@ def pretrain(tokenizer, train, held_out):
         "nats_per_word": round(nats / sum(len(s.split()) for s in sentences), 3),
         "nats_per_byte": round(nats / sum(len(s.encode()) for s in sentences), 4),
     }
-
-
-def write(row):
-    if FLAGS.output:
-        path = Path(FLAGS.output)
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, row)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@
 Prints a line, and appends it to `--output` as CSV.
 """
 
-import csv
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
 from absl import app, flags
+from report import report
 
 from keras_tta.models import TTABackbone
 from keras_tta.pretraining import LanguageAutoencoder
@@ -61,15 +60,7 @@ def main(_):
         "step_s": round(median, 4),
         "tokens_per_s": round(shape[0] * shape[1] / median),
     }
-    print(row)
-    if FLAGS.output:
-        path = Path(FLAGS.output)
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, row)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+    report([row], FLAGS.output)
 
 
 if __name__ == "__main__":
