@@ -62,6 +62,8 @@ class TokenBatches(keras.utils.PyDataset):
         process_index: int, which share of every batch this process gets.
         process_count: int, the number of processes. Together the shares are the batch
             that one process would have got.
+        device_count: int, the number of devices, of all processes, that every batch is
+            divided among: its rows are a multiple of it. Defaults to `process_count`.
         start_token_id: int or `None` for none.
         end_token_id: int or `None` for none.
         pad_token_id: int.
@@ -107,6 +109,7 @@ class TokenBatches(keras.utils.PyDataset):
         first_step: int = 0,
         process_index: int = 0,
         process_count: int = 1,
+        device_count: int | None = None,
         start_token_id: int | None = 3,
         end_token_id: int | None = 1,
         pad_token_id: int = 0,
@@ -122,8 +125,12 @@ class TokenBatches(keras.utils.PyDataset):
                 f"tokens in a row. Received: sequence_length={sequence_length}"
             )
         check_one_of(self, REMAINDERS, remainder=remainder)
+        device_count = device_count or process_count
         check_positive_integers(
-            self, batch_size=batch_size, process_count=process_count
+            self,
+            batch_size=batch_size,
+            process_count=process_count,
+            device_count=device_count,
         )
         if steps_per_epoch is not None:
             check_positive_integers(self, steps_per_epoch=steps_per_epoch)
@@ -132,10 +139,17 @@ class TokenBatches(keras.utils.PyDataset):
                 "`first_step` counts the batches already taken: it must be an integer, "
                 f"0 or more. Received: first_step={first_step!r}"
             )
-        if batch_size % process_count:
+        if batch_size % device_count or device_count % process_count:
             raise ValueError(
-                "`batch_size` counts the rows of all processes: it must be a multiple "
-                f"of process_count={process_count}. Received: batch_size={batch_size}"
+                "`batch_size` counts the rows of all devices of all processes: it must "
+                "be a multiple of `device_count`, and that of `process_count`. "
+                f"Received: batch_size={batch_size}, device_count={device_count}, "
+                f"process_count={process_count}"
+            )
+        if remainder == "keep" and device_count > process_count:
+            raise ValueError(
+                "remainder='keep' leaves a last batch that devices cannot divide: use "
+                f"'pad' or 'drop'. Received: device_count={device_count}"
             )
         if not 0 <= process_index < process_count:
             raise ValueError(
@@ -158,6 +172,7 @@ class TokenBatches(keras.utils.PyDataset):
         self.first_step = first_step
         self.process_index = process_index
         self.process_count = process_count
+        self.device_count = device_count
         self.pad_token_id = pad_token_id
         self.packed = packed
         self.word_starts = word_starts
@@ -191,8 +206,8 @@ class TokenBatches(keras.utils.PyDataset):
         slots = kept_rows = self.batches_per_pass = 0
         for number, width in enumerate(self.widths):
             rows = np.flatnonzero(bucket_of_row == number)
-            share = self.batch_size // self.process_count
-            size = share * self.sequence_length // width * self.process_count
+            share = self.batch_size // self.device_count
+            size = share * self.sequence_length // width * self.device_count
             batches = len(rows) // size
             if len(rows) % size and self.remainder != "drop":
                 batches += 1
@@ -240,7 +255,7 @@ class TokenBatches(keras.utils.PyDataset):
 
     @property
     def next_step(self) -> int:
-        """The step of the first batch of this epoch or, once it is read, of the next."""
+        """The step of this epoch's first batch or, once it is read, of the next one's."""
         if len(self._read) == len(self):
             return self.first_step + (self.epoch + 1) * self._steps_per_epoch
         return self._step(0)
@@ -289,7 +304,7 @@ class TokenBatches(keras.utils.PyDataset):
             "tokens": int(self.sequences.lengths.sum()),
             "sha256": digest.hexdigest(),
             "batch_size": self.batch_size,
-            "widths": [int(width) for width in self.widths],
+            "shapes": [(size, int(width)) for width, size, _, _ in self._buckets],
             "packed": self.packed,
             "word_starts": None if words is None else int(np.sum(words)),
             "seed": self.seed,

@@ -1,6 +1,10 @@
 """What a training run needs besides a model and data, for any `keras.Model`."""
 
 from keras_tta.training.budget import WallClockBudget
+from keras_tta.training.checkpoint import TrainingCheckpoint
+from keras_tta.training.checkpoint_files import CheckpointError
+from keras_tta.training.distribution import Devices, distribute
+from keras_tta.training.guard import NonFiniteGuard
 from keras_tta.training.metrics_csv import MetricsCSV, read_metrics
 from keras_tta.training.optimizers import AdamWeightDecay
 from keras_tta.training.plots import plot_curves
@@ -12,13 +16,18 @@ from keras_tta.training.token_count import TokenCount
 
 __all__ = [
     "AdamWeightDecay",
+    "CheckpointError",
+    "Devices",
     "MetricsCSV",
+    "NonFiniteGuard",
     "Progress",
     "TokenCount",
+    "TrainingCheckpoint",
     "WallClockBudget",
     "WarmupLinearDecay",
     "check_policy",
     "count_steps",
+    "distribute",
     "plot_curves",
     "read_metrics",
 ]

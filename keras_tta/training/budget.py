@@ -23,7 +23,8 @@ class WallClockBudget(keras.callbacks.Callback):
     waits, and never eats the warm-up. Evaluations within `fit` count too; the one after
     the last step comes on top. A step in progress is finished.
 
-    For runs of one process: several would read several clocks.
+    For runs of one process: several would read several clocks. A `TrainingCheckpoint`
+    that is given the budget saves the time used, so that a run in parts has one budget.
 
     Args:
         minutes: float. The budget.
@@ -97,6 +98,31 @@ class WallClockBudget(keras.callbacks.Callback):
         if share < self.warmup:
             return self.peak_learning_rate * share / self.warmup
         return self.peak_learning_rate * (1.0 - share) / (1.0 - self.warmup)
+
+    def get_state(self):
+        """What `TrainingCheckpoint` saves: seconds used, and the schedule's place."""
+        begin = self._deadline - 60.0 * self.minutes
+        start = self._schedule_start
+        return {
+            "seconds_used": self._clock() - begin,
+            "schedule_start": None if start is None else start - begin,
+            "share_set": self._share_set,
+        }
+
+    def set_state(self, state):
+        """Go on from `get_state()`, after `on_train_begin`."""
+        begin = self._clock() - state["seconds_used"]
+        self._deadline = begin + 60.0 * self.minutes
+        if state["schedule_start"] is not None:
+            self._schedule_start = begin + state["schedule_start"]
+        self._set_learning_rate(state["share_set"])
+
+    def get_config(self):
+        return {
+            "minutes": self.minutes,
+            "peak_learning_rate": self.peak_learning_rate,
+            "warmup": self.warmup,
+        }
 
     def on_train_begin(self, logs=None):
         self._deadline = self._clock() + 60.0 * self.minutes

@@ -65,6 +65,16 @@ class MetricsCSV(keras.callbacks.Callback):
         self._tokens = last.get("tokens", 0)
         self._start = self._clock() - last.get("seconds", 0.0)
 
+    def get_state(self):
+        """What `TrainingCheckpoint` saves: the rows, and the seconds so far."""
+        return {"rows": self.rows, "seconds": self._clock() - self._start}
+
+    def set_state(self, state):
+        """Go on from `get_state()`, after `on_train_begin`."""
+        self.rows = state["rows"]
+        self._tokens = self.rows[-1].get("tokens", 0) if self.rows else 0
+        self._start = self._clock() - state["seconds"]
+
     def on_epoch_end(self, epoch, logs=None):
         logs = dict(logs or {})
         row = {

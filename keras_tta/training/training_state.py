@@ -1,0 +1,175 @@
+"""What training depends on, as arrays and as plain values."""
+
+import importlib.metadata
+import json
+import platform
+import re
+import sys
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_tta.training.checkpoint_files import CheckpointError
+
+
+def variables_of(model):
+    """All variables that training changes, seeds included, by kind."""
+    optimizer = model.optimizer
+    if not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    return {
+        "model": model.variables,
+        "optimizer": optimizer.variables,
+        "metrics": model.metrics_variables,
+    }
+
+
+def read_arrays(model):
+    """The values of all variables and, on PyTorch, of its random generators."""
+    arrays = {
+        kind: {
+            f"{index:05d}/{variable.path}": _to_numpy(variable)
+            for index, variable in enumerate(variables)
+        }
+        for kind, variables in variables_of(model).items()
+    }
+    arrays["generators"] = _generator_states()
+    return arrays
+
+
+def check_arrays(model, arrays, kinds):
+    """Raise a `CheckpointError` unless the arrays have the shapes of the variables."""
+    for kind in kinds:
+        variables, saved = variables_of(model)[kind], list(arrays[kind].items())
+        if len(variables) != len(saved):
+            raise CheckpointError(
+                f"The checkpoint has {len(saved)} variables under {kind!r}, and this "
+                f"training {len(variables)}."
+            )
+        for variable, (name, array) in zip(variables, saved, strict=True):
+            if tuple(variable.shape) != array.shape:
+                raise CheckpointError(
+                    f"The checkpoint's {name} has the shape {array.shape}, and "
+                    f"{variable.path} {tuple(variable.shape)}."
+                )
+
+
+def assign_arrays(model, arrays, kind, without=()):
+    """Give the variables of a kind the values read before."""
+    values = arrays[kind].values()
+    for variable, value in zip(variables_of(model)[kind], values, strict=True):
+        if not any(variable is other for other in without):
+            variable.assign(value)
+
+
+def restore_generators(states):
+    """Put PyTorch's random generators where they were: arrays by the device's name."""
+    if keras.backend.backend() != "torch":
+        return
+    import torch
+
+    states = {name: torch.from_numpy(state) for name, state in states.items()}
+    torch.set_rng_state(states.pop("cpu"))
+    for device, state in enumerate(states.values()):
+        torch.cuda.set_rng_state(state, device)
+
+
+def draw_as_data_loader():
+    """Draw from PyTorch's generator what one more iterator of its data would.
+
+    After a complete epoch Keras makes such an iterator, after a shorter one it does
+    not; and what dropout draws next must be the same.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        torch.empty((), dtype=torch.int64).random_()
+
+
+def _generator_states():
+    if keras.backend.backend() != "torch":
+        return {}
+    import torch
+
+    states = {"cpu": torch.get_rng_state().numpy()}
+    if torch.cuda.is_available():
+        for device, state in enumerate(torch.cuda.get_rng_state_all()):
+            states[f"cuda{device:03d}"] = state.numpy()
+    return states
+
+
+def _to_numpy(variable):
+    array = np.asarray(ops.convert_to_numpy(variable), order="C")
+    # Every number of the formats that NumPy does not know is one of float32.
+    return array.astype("float32") if array.dtype.kind == "V" else array
+
+
+def describe(model, batches, callbacks):
+    """What must not change between two parts of one training, as plain values."""
+    return _plain(
+        {
+            "backend": keras.backend.backend(),
+            "model": _config(model),
+            "dtype": model.dtype_policy.name,
+            "optimizer": _config(model.optimizer),
+            "data": None if batches is None else batches.fingerprint(),
+            "callbacks": {
+                type(callback).__name__: getattr(callback, "get_config", dict)()
+                for callback in callbacks
+            },
+        }
+    )
+
+
+def differences(saved, now, name=""):
+    """Lines `name: saved, now ...`, one for each value that differs."""
+    if isinstance(saved, list) and isinstance(now, list):
+        saved, now = (dict(enumerate(values)) for values in (saved, now))
+    if not (isinstance(saved, dict) and isinstance(now, dict)):
+        return [] if saved == now else [f"{name}: was {saved!r}, is {now!r}"]
+    lines = []
+    for key in dict.fromkeys([*saved, *now]):
+        path = f"{name}.{key}" if name else str(key)
+        lines += differences(saved.get(key), now.get(key), path)
+    return lines
+
+
+def versions():
+    """Versions of what the numbers of a training depend on."""
+    names = {"keras_tta": "keras-tta", "keras": "keras", "numpy": "numpy"}
+    backend = keras.backend.backend()
+    found = {"python": platform.python_version()}
+    for name, package in {**names, backend: backend}.items():
+        try:
+            found[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = getattr(sys.modules.get(name), "__version__", "unknown")
+    return found
+
+
+def _config(thing):
+    try:
+        config = thing.get_config()
+    except NotImplementedError:
+        config = {}  # The shapes of the variables must do.
+    return {"class": type(thing).__name__, **config}
+
+
+def _plain(value, key=None):
+    """As JSON will give it back; without what differs between equal objects."""
+    if isinstance(value, dict):
+        return {
+            str(k): _plain(v, k) for k, v in value.items() if k != "shared_object_id"
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(item, key) for item in value]
+    if isinstance(value, str) and key in _NAMES:
+        # Keras numbers the layers of a process: `dense` is later `dense_1`.
+        return re.sub(r"_\d+$", "", value)
+    if value is None or isinstance(value, str | int | float):
+        return json.loads(json.dumps(value))
+    return type(value).__name__
+
+
+_NAMES = ("name", "keras_history", "input_layers", "output_layers")
