@@ -5,6 +5,7 @@ from keras_tta.layers.attention import (
     TTAAttention,
     VisibilityMask,
 )
+from keras_tta.layers.copy_head import CopyHead
 from keras_tta.layers.corruption import (
     BARTDenoising,
     Deshuffling,
@@ -18,6 +19,7 @@ from keras_tta.layers.corruption import (
     UL2Denoising,
     preview,
 )
+from keras_tta.layers.disentangled_embedding import DisentangledEmbedding
 from keras_tta.layers.embeddings import TransformerEmbedding, TTAEmbedding
 from keras_tta.layers.encoders import SharedKVEncoder, TransformerEncoder
 from keras_tta.layers.feed_forward import FeedForwardBlock
@@ -27,7 +29,9 @@ from keras_tta.layers.replaced_token_head import ReplacedTokenHead
 
 __all__ = [
     "BARTDenoising",
+    "CopyHead",
     "Deshuffling",
+    "DisentangledEmbedding",
     "EmbeddingHead",
     "FeedForwardBlock",
     "MASSDenoising",

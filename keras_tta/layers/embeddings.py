@@ -26,6 +26,7 @@ class _Embedding(keras.layers.Layer):
         layer_norm_epsilon=1e-12,
         embeddings_initializer="bert",
         token_embedding=None,
+        position_embedding=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -45,15 +46,15 @@ class _Embedding(keras.layers.Layer):
         self.token_embedding = token_embedding or self._table(
             keras.layers.ReversibleEmbedding, vocabulary_size, "token_embedding"
         )
-        self.position_embedding = self._table(
+        self.position_embedding = position_embedding or self._table(
             keras.layers.Embedding, max_sequence_length, "position_embedding"
         )
         self.norm = layer_norm(self, "norm")
 
     def build(self, token_ids_shape, position_ids_shape=None):
-        if not self.token_embedding.built:
-            self.token_embedding.build(token_ids_shape)
-        self.position_embedding.build(token_ids_shape)
+        for table in (self.token_embedding, self.position_embedding):
+            if not table.built:
+                table.build(token_ids_shape)
         self.norm.build((None, None, self.hidden_dim))
         self.built = True
 
@@ -214,8 +215,9 @@ class TransformerEmbedding(_Embedding):
         dropout: share of units dropped in training. Defaults to 0.0.
         layer_norm_epsilon: defaults to 1e-12.
         embeddings_initializer: defaults to BERT's truncated normal.
-        token_embedding: another model's `keras.layers.ReversibleEmbedding`, to share
-            its table. It is not part of the config: who shares it shares it anew.
+        token_embedding, position_embedding: another model's tables, to share them: a
+            `keras.layers.ReversibleEmbedding` and an `Embedding`. They are not part of
+            the config: who shares them shares them anew.
 
     Call arguments:
         token_ids: (B, T) integers.
@@ -303,6 +305,17 @@ class TransformerEmbedding(_Embedding):
         self._check_length(token_ids.shape[1])
         shape = (*token_ids.shape, self.hidden_dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def copy(self, **tables):
+        """A copy with weights of its own, but for the tables that are given."""
+        copy = type(self).from_config({**self.get_config(), **tables})
+        copy.build((None, None))
+        copy.norm.set_weights(self.norm.get_weights())
+        for name in ("token_embedding", "position_embedding", "segment_embedding"):
+            if hasattr(self, name) and name not in tables:
+                values = ops.convert_to_numpy(getattr(self, name).embeddings)
+                getattr(copy, name).embeddings.assign(values)
+        return copy
 
     def get_config(self):
         return {**super().get_config(), "num_segments": self.num_segments}

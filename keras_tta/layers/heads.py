@@ -46,13 +46,16 @@ class _TokenHead(keras.layers.Layer):
             training; the nats of each position, float32 (B, T); and whether the label
             was the most probable token, bool (B, T).
         """
+        return self._loss(hidden, labels, weights, training)[:3]
+
+    def _loss(self, hidden, labels, weights, training, given=()):
+        """As `loss`, and what `_judge` makes of the softmax's nats, for `given`."""
         states = self.transform(hidden)
         table, bias = self._table(), self.bias
         weights = ops.cast(weights, "float32")
-        nats, correct, gradients = self._sweep(
+        nats, correct, slope, gradients = self._sweep(
             *map(ops.stop_gradient, (states, table, bias)),
-            labels,
-            weights,
+            (labels, weights, *given),
             gradients=bool(training),
         )
         total = ops.sum(nats * weights)
@@ -63,11 +66,17 @@ class _TokenHead(keras.layers.Layer):
             states = ops.cast(states, "float32")
             label_logits = ops.sum(states * ops.take(table, labels, axis=0), axis=-1)
             label_logits = label_logits + ops.take(bias, labels, axis=0)
-            carrier = -ops.sum(weights * label_logits)
+            carrier = -ops.sum(weights * slope * label_logits)
             for x, gradient in zip((states, table, bias), gradients, strict=True):
                 carrier = carrier + ops.sum(x * ops.stop_gradient(gradient))
             total = total + carrier - ops.stop_gradient(carrier)
-        return total, nats, correct
+        return total, nats, correct, slope
+
+    def _judge(self, logits, highest, normalizer, labels):
+        """Nats and hits at the positions of a chunk, and the derivative of these nats
+        with respect to those of the softmax."""
+        chosen = at_token(logits, labels)
+        return normalizer - chosen, chosen >= highest, ops.ones_like(chosen)
 
     def get_config(self):
         embedding = keras.saving.serialize_keras_object(self.token_embedding)
@@ -88,8 +97,8 @@ class _TokenHead(keras.layers.Layer):
         logits = ops.matmul(states, ops.transpose(table))
         return ops.cast(logits, "float32") + bias
 
-    def _sweep(self, states, table, bias, labels, weights, gradients):
-        """Nats, hits and, if asked for, the gradients of the weighted log sum exp.
+    def _sweep(self, states, table, bias, columns, gradients):
+        """What `_judge` says and, if asked for, gradients of the weighted log sum exp.
 
         Chunks are cut along T, so that a batch split over devices stays where it is.
         """
@@ -97,46 +106,49 @@ class _TokenHead(keras.layers.Layer):
         size = max(1, min(length or 16, POSITIONS_IN_A_CHUNK // (batch or 64)))
         length = ops.shape(states)[1]
         # One more chunk of zeros, so that the last slice is always whole.
-        inputs = [_pad_time(x, size) for x in (states, labels, weights)]
+        inputs = [_pad_time(x, size) for x in (states, *columns)]
 
         def step(index, sums):
             start = index * size
             cut = [_slice_time(x, start, size) for x in inputs]
-            nats, correct, *changes = self._chunk(table, bias, *cut, gradients)
+            judged, changes = self._chunk(table, bias, cut, gradients)
             done = [
-                ops.slice_update(sums[0], (0, start), nats),
-                ops.slice_update(sums[1], (0, start), correct),
+                ops.slice_update(old, (0, start), new)
+                for old, new in zip(sums[:3], judged, strict=True)
             ]
             if gradients:
-                done.append(ops.slice_update(sums[2], (0, start, 0), changes[0]))
-                done += [sums[3] + changes[1], sums[4] + changes[2]]
+                done.append(ops.slice_update(sums[3], (0, start, 0), changes[0]))
+                done += [sums[4] + changes[1], sums[5] + changes[2]]
             return tuple(done)
 
-        sums = (
-            ops.zeros_like(inputs[1], dtype="float32"),
-            ops.zeros_like(inputs[1], dtype="bool"),
+        sums = tuple(
+            ops.zeros_like(inputs[1], dtype=dtype)
+            for dtype in ("float32", "bool", "float32")
         )
         if gradients:
             sums += tuple(
                 ops.zeros_like(x, dtype="float32") for x in (inputs[0], table, bias)
             )
         chunks = (length + size - 1) // size
-        nats, correct, *changes = ops.fori_loop(0, chunks, step, sums)
-        if gradients:
-            changes[0] = changes[0][:, :length]
-        return nats[:, :length], correct[:, :length], changes
+        sums = ops.fori_loop(0, chunks, step, sums)
+        # What is summed over positions has no time axis.
+        by_position, summed = sums[:4], sums[4:]
+        nats, correct, slope, *changes = [x[:, :length] for x in by_position]
+        return nats, correct, slope, (*changes, *summed)
 
-    def _chunk(self, table, bias, states, labels, weights, gradients):
+    def _chunk(self, table, bias, columns, gradients):
+        states, labels, weights, *given = columns
         logits = self._logits(states, table, bias)
         highest = ops.max(logits, axis=-1, keepdims=True)
         exponentials = ops.exp(logits - highest)
         total = ops.sum(exponentials, axis=-1, keepdims=True)
-        chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
-        nats = ops.squeeze(highest + ops.log(total) - chosen, -1)
-        correct = ops.squeeze(chosen >= highest, -1)
+        normalizer = highest + ops.log(total)
+        highest, normalizer = (ops.squeeze(x, -1) for x in (highest, normalizer))
+        judged = self._judge(logits, highest, normalizer, labels, *given)
         if not gradients:
-            return nats, correct
-        weighted = exponentials * (ops.expand_dims(weights, -1) / total)
+            return judged, ()
+        weights = ops.expand_dims(weights * judged[2], -1)
+        weighted = exponentials * (weights / total)
         for_bias = ops.sum(weighted, axis=(0, 1))
         weighted = ops.cast(weighted, states.dtype)
         for_states = ops.matmul(weighted, ops.cast(table, states.dtype))
@@ -144,13 +156,12 @@ class _TokenHead(keras.layers.Layer):
             ops.transpose(ops.reshape(weighted, (-1, self.vocabulary_size))),
             ops.reshape(states, (-1, ops.shape(states)[-1])),
         )
-        return (
-            nats,
-            correct,
+        changes = (
             ops.cast(for_states, "float32"),
             ops.cast(for_table, "float32"),
             for_bias,
         )
+        return judged, changes
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -279,6 +290,12 @@ class EmbeddingHead(_TokenHead):
 
     def get_config(self):
         return {**super().get_config(), "scale": self.scale}
+
+
+def at_token(logits, token_ids):
+    """The logits (B, T) of the tokens (B, T) among those (B, T, V) of all."""
+    chosen = ops.take_along_axis(logits, ops.expand_dims(token_ids, -1), axis=-1)
+    return ops.squeeze(chosen, -1)
 
 
 def _pad_time(x, size):

@@ -1,11 +1,11 @@
 """The heads that go with a backbone, built and in its dtype."""
 
-from keras_tta.layers import ReplacedTokenHead, TokenPredictionHead
+from keras_tta.layers import CopyHead, ReplacedTokenHead, TokenPredictionHead
 
 
-def token_prediction_head(backbone, name="token_prediction_head"):
+def token_prediction_head(backbone, name="token_prediction_head", copy=False):
     """A built head over a backbone's token embedding, in its dtype."""
-    head = TokenPredictionHead(
+    head = (CopyHead if copy else TokenPredictionHead)(
         backbone.token_embedding,
         layer_norm_epsilon=backbone.layer_norm_epsilon,
         kernel_initializer=backbone.kernel_initializer,

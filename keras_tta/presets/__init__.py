@@ -4,6 +4,8 @@ from keras_tta.presets.bert_transformers import (
     load_bert_transformers,
     save_bert_transformers,
 )
+from keras_tta.presets.electra_checkpoint import load_electra_checkpoint
+from keras_tta.presets.electra_recipes import ELECTRA_RECIPES, ElectraRecipe
 from keras_tta.presets.electra_transformers import (
     load_electra_transformers,
     save_electra_transformers,
@@ -18,10 +20,13 @@ from keras_tta.presets.tta_checkpoint import (
 )
 
 __all__ = [
+    "ELECTRA_RECIPES",
+    "ElectraRecipe",
     "PresetError",
     "assign_tta_variables",
     "load_backbone",
     "load_bert_transformers",
+    "load_electra_checkpoint",
     "load_electra_transformers",
     "load_head",
     "load_tokenizer",

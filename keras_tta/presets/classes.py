@@ -7,6 +7,7 @@ import keras_hub
 
 from keras_tta import data, models
 from keras_tta.layers import (
+    CopyHead,
     EmbeddingHead,
     ReplacedTokenHead,
     TokenPredictionHead,
@@ -28,7 +29,7 @@ BACKBONES = _exported(models, keras_hub.models.Backbone) | _by_name(
 )
 TOKENIZERS = _exported(data, keras_hub.models.Tokenizer)
 MASKERS = _exported(corruption, corruption.Masker)
-HEADS = _by_name(TokenPredictionHead, EmbeddingHead, ReplacedTokenHead)
+HEADS = _by_name(TokenPredictionHead, CopyHead, EmbeddingHead, ReplacedTokenHead)
 
 # KerasHub looks for a preset's tokenizer among those of its backbone. Data and models
 # do not know each other, so they are introduced here.

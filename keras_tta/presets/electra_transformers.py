@@ -133,6 +133,7 @@ def save_electra_transformers(directory, backbone, head):
     def accepted(backbone):
         yield "visibility", backbone.visibility, All()
         if layout is GENERATOR:
+            yield "its head", type(head).__name__, "TokenPredictionHead"
             epsilon = head.layer_norm_epsilon
             yield "layer_norm_epsilon of the head", epsilon, backbone.layer_norm_epsilon
 

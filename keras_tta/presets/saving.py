@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keras
 
+from keras_tta.models.disentangled import with_own_tables
 from keras_tta.presets.card import model_card
 from keras_tta.presets.loading import head_settings, head_weights
 from keras_tta.presets.weights import save_safetensors
@@ -73,6 +74,7 @@ def save_preset(
     assert "model.weights.h5" in os.listdir("tiny")
     ```
     """
+    backbone = with_own_tables(backbone)
     heads = heads or {}
     for name in heads:
         if not name.endswith("_head"):

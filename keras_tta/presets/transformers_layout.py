@@ -18,6 +18,7 @@ from absl import logging
 from keras import ops
 
 from keras_tta.models import TransformerBackbone
+from keras_tta.models.disentangled import with_own_tables
 from keras_tta.presets.files import PresetError, build_from, preset_file, read_json
 from keras_tta.presets.weights import check_fit, unallocated
 
@@ -192,6 +193,7 @@ def load_layout(directory, layout, single_segment=True, dtype=None):
 
 def save_layout(directory, layout, backbone, head):
     """Write a backbone and its head as the folder that a layout describes."""
+    backbone = with_own_tables(backbone)
     segments = backbone.num_segments or 2
     tensors = {}
     for weight, names in layout.sources(backbone, head):

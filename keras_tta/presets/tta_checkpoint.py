@@ -8,14 +8,18 @@ import re
 
 import numpy as np
 
+from keras_tta.presets.tensorflow_checkpoint import (
+    OPTIMIZER,
+    assign_variables,
+    read_tensorflow_checkpoint,
+)
+
 LAYER = re.compile(r"bert/encoder/layer_(\d+)/")
 
 # Variables that a T-TA of ours has no use for, and why.
 UNUSED = {
     "the pooler, which T-TA's loss never trained": re.compile(r"bert/pooler/"),
-    "the optimizer's state": re.compile(
-        r".*/(adam_[mv]|Adam|Adam_1)$|(beta[12]_power|global_step)$"
-    ),
+    **OPTIMIZER,
 }
 
 
@@ -42,28 +46,7 @@ def read_tta_checkpoint(path):
         print(error)
     ```
     """
-    try:
-        import tensorflow as tf
-    except ImportError as error:
-        raise ImportError(
-            "Reading a TensorFlow checkpoint needs TensorFlow: "
-            "`pip install tensorflow`. The converted preset does not."
-        ) from error
-    path = str(path)
-    try:
-        reader = tf.train.load_checkpoint(path)
-    except (tf.errors.OpError, ValueError) as error:
-        raise FileNotFoundError(
-            f"No TensorFlow checkpoint could be read at {path!r}. Give the name that "
-            "the files `.index` and `.data-00000-of-00001` share, without these "
-            f"endings. TensorFlow says: {error}"
-        ) from error
-    names = reader.get_variable_to_shape_map()
-    # Optimizer state is two thirds of a training checkpoint: stay out of it.
-    return {
-        name: np.empty(0) if _why_unused(name) else reader.get_tensor(name)
-        for name in sorted(names)
-    }
+    return read_tensorflow_checkpoint(path, UNUSED)
 
 
 def tta_sizes(variables):
@@ -155,34 +138,7 @@ def assign_tta_variables(variables, backbone, head):
         assert "bert/embeddings/word_embeddings" in str(error)
     ```
     """
-    sources = list(_sources(backbone, head))
-    complaints, skipped = [], {}
-    for weight, names in sources:
-        # Keys and values of all layers lie side by side in one weight.
-        shape = (*weight.shape[:-1], weight.shape[-1] // len(names))
-        for name in names:
-            if name not in variables:
-                complaints.append(f"{name} is missing")
-            elif np.shape(variables[name]) != shape:
-                complaints.append(
-                    f"{name} has shape {np.shape(variables[name])}, not {shape}"
-                )
-    for name in sorted(set(variables).difference(*(names for _, names in sources))):
-        if reason := _why_unused(name):
-            skipped.setdefault(reason, []).append(name)
-        else:
-            complaints.append(f"{name} is unknown")
-    if complaints:
-        raise ValueError(
-            "The variables do not fit the model:\n  " + "\n  ".join(complaints)
-        )
-    for weight, names in sources:
-        weight.assign(np.concatenate([variables[name] for name in names], axis=-1))
-    return skipped
-
-
-def _why_unused(name):
-    return next((why for why, pattern in UNUSED.items() if pattern.match(name)), None)
+    return assign_variables(variables, _sources(backbone, head), UNUSED)
 
 
 def _sources(backbone, head):

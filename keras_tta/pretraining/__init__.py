@@ -2,6 +2,8 @@
 
 from keras_tta.pretraining.bert_transformers import convert_bert_transformers
 from keras_tta.pretraining.causal_lm import CausalLM
+from keras_tta.pretraining.corrective_lm import CorrectiveLM
+from keras_tta.pretraining.electra_checkpoint import convert_electra_checkpoint
 from keras_tta.pretraining.electra_transformers import (
     ElectraNetwork,
     convert_electra_transformers,
@@ -14,12 +16,14 @@ from keras_tta.pretraining.tta_checkpoint import convert_tta_checkpoint
 
 __all__ = [
     "CausalLM",
+    "CorrectiveLM",
     "ElectraNetwork",
     "LanguageAutoencoder",
     "MaskedLM",
     "ReplacedTokenDetection",
     "Seq2SeqDenoiser",
     "convert_bert_transformers",
+    "convert_electra_checkpoint",
     "convert_electra_transformers",
     "convert_tta_checkpoint",
 ]

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_tta.presets import load_electra_transformers, save_electra_transformers
 from keras_tta.pretraining.generator_objective import copy_head
+from keras_tta.pretraining.generators import restore_disentangled
 from keras_tta.pretraining.replaced_token_detection import ReplacedTokenDetection
 
 
@@ -52,7 +53,7 @@ def convert_electra_transformers(
         dtype: a dtype or policy. Defaults to the current global policy.
         **options: for both networks, other arguments of `ReplacedTokenDetection`. What
             `tie` makes the two share is the discriminator's; it defaults to
-            `"embeddings"` where the two folders have the same embeddings, else to
+            `"all"` or `"embeddings"` where the two folders have the same, else to
             `"none"`.
 
     Returns:
@@ -106,12 +107,31 @@ def convert_electra_transformers(
         load_electra_transformers(Path(directory, name), single_segment, dtype)
         for name in ("generator", "discriminator")
     ]
-    (generator, generator_head), (discriminator, head) = parts
+    return both_networks(*parts, masking, options)
+
+
+def both_networks(generator, discriminator, masking, options):
+    """The objective over two networks, pairs of a backbone and its head."""
+    (generator, generator_head), (discriminator, head) = generator, discriminator
     if "tie" not in options and options.get("generator_weight", 1.0):
-        tables = [x.embeddings.get_weights() for x in (generator, discriminator)]
-        same = all(map(np.array_equal, *tables))
-        options["tie"] = "embeddings" if same else "none"
+        options["tie"] = _what_is_shared(generator, discriminator)
+        generator = None if options["tie"] == "all" else generator
     electra = ReplacedTokenDetection(generator, discriminator, masking, **options)
+    if electra.tie == "disentangled":
+        networks = electra.generator, electra.discriminator
+        restore_disentangled(networks, (generator, discriminator))
     copy_head(generator_head, electra.generator_head)
     electra.head.set_weights(head.get_weights())
     return electra
+
+
+def _what_is_shared(generator, discriminator):
+    """The `tie` of two networks, by their weights."""
+    for tie in ("all", "embeddings"):
+        parts = generator, discriminator
+        if tie == "embeddings":
+            parts = [part.embeddings for part in parts]
+        weights = [part.get_weights() for part in parts]
+        if len(weights[0]) == len(weights[1]) and all(map(np.array_equal, *weights)):
+            return tie
+    return "none"

@@ -20,7 +20,8 @@ from keras_tta.pretraining.generators import (
     TIES,
     UnigramHead,
     WithoutDropout,
-    tied_generator,
+    restore_disentangled,
+    tied_networks,
 )
 from keras_tta.pretraining.masked_lm import MaskedLM, masked_rows
 from keras_tta.pretraining.packing import training_backbone
@@ -47,7 +48,7 @@ class GeneratorObjective(Pretrainer):
         generator,
         discriminator,
         masking,
-        discriminator_head,
+        make_head,
         discriminator_weight,
         loss_positions,
         tie=None,
@@ -67,6 +68,8 @@ class GeneratorObjective(Pretrainer):
             generator, trained_head = generator.backbone, generator.head
         learns = generator is None or isinstance(generator, keras.Model)
         tie = _checked_tie(generator, discriminator, tie, learns and generator_weight)
+        if learns:
+            generator, discriminator = tied_networks(generator, discriminator, tie)
         reader, inputs, masked = masked_rows(
             discriminator, masking, sequence_length, packed
         )
@@ -81,7 +84,6 @@ class GeneratorObjective(Pretrainer):
             return ops.take_along_axis(hidden, index, axis=1)
 
         if learns:
-            generator = tied_generator(generator, discriminator, tie)
             generator_head = token_prediction_head(
                 generator,
                 name="generator_head" if tie == "all" else "token_prediction_head",
@@ -130,6 +132,8 @@ class GeneratorObjective(Pretrainer):
         targets = {
             "hidden": hidden,
             "labels": labels,
+            "masked_positions": positions,
+            "sampled_token_ids": sampled,
             "weights": ops.cast(masked["sample_weight"], "float32"),
             "num_clamped": masked["num_clamped"],
             "discriminator_hidden": read(reader, corrupted),
@@ -139,7 +143,7 @@ class GeneratorObjective(Pretrainer):
         }
         super().__init__(
             discriminator,
-            discriminator_head,
+            make_head(discriminator),
             inputs,
             targets,
             masking.special_token_ids,
@@ -172,19 +176,25 @@ class GeneratorObjective(Pretrainer):
         return keras.Model(self.generator.input, logits, name="generator")
 
     def objective_loss(self, targets, sample_weight, training, counts):
-        learns = bool(training and self.generator_weight)
-        generator_loss = self.token_loss(
-            self.generator_head, targets, sample_weight, learns, counts.get("tokens")
-        )
         weights = targets["discriminator_weights"]
         if sample_weight is not None:
             weights = weights * sample_weight
-        total = self.discriminator_loss(targets, weights, training)
+        total, nats = self.discriminator_loss(targets, weights, training)
         loss = mean_loss(total, counts.get("discriminator_tokens", weights))
+        learns = bool(training and self.generator_weight)
+        generator_loss = self.generator_loss(
+            targets, nats, sample_weight, learns, counts.get("tokens")
+        )
         return self.generator_weight * generator_loss + self.discriminator_weight * loss
 
+    def generator_loss(self, targets, nats, sample_weight, training, count):
+        """The generator's mean loss; `nats` are the discriminator's, (B, T)."""
+        return self.token_loss(
+            self.generator_head, targets, sample_weight, training, count
+        )
+
     def discriminator_loss(self, targets, weights, training):
-        """The discriminator's weighted sum of nats; keeps its metrics."""
+        """The discriminator's weighted sum of nats, and these; keeps its metrics."""
         raise NotImplementedError
 
     def predicted_tokens(self, batch):
@@ -243,6 +253,9 @@ class GeneratorObjective(Pretrainer):
         directory = Path(directory) / "generator"
         generator = load_backbone(directory, dtype=dtype)
         pretrainer = cls(generator, discriminator, **settings)
+        if pretrainer.tie == "disentangled":
+            networks = pretrainer.generator, pretrainer.discriminator
+            restore_disentangled(networks, (generator, discriminator))
         load_head_weights(directory, pretrainer.generator_head)
         return pretrainer
 
@@ -266,6 +279,8 @@ class GeneratorObjective(Pretrainer):
             "disallow_correct": sampler.disallow_correct,
             "sample_specials": self.sample_specials,
             "sampling_dropout": self.sampling_dropout,
+            "discriminator_weight": self.discriminator_weight,
+            "loss_positions": self.loss_positions,
             "sequence_length": self.sequence_length,
             "packed": self.packed,
         }

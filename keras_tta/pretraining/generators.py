@@ -7,31 +7,53 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tta.layers import TransformerEmbedding
+from keras_tta.layers import DisentangledEmbedding
 
-TIES = ("none", "tokens", "embeddings", "all")
+DISENTANGLED = ("token_embedding", "position_embedding")
+TIES = ("none", "tokens", "embeddings", "disentangled", "all")
 
 
-def tied_generator(generator, discriminator, tie):
-    """The generator on what it shares with the discriminator, whose tables are kept."""
+def tied_networks(generator, discriminator, tie):
+    """Generator and discriminator on what they share."""
     if tie == "all":
-        return discriminator
-    if tie == "embeddings" and generator.embeddings is not discriminator.embeddings:
+        return discriminator, discriminator
+    shared, own = discriminator.embeddings, generator.embeddings
+    if tie != "none":
         _check_tables(generator, discriminator)
-        generator = generator.with_embeddings(discriminator.embeddings)
-    if (
-        tie == "tokens"
-        and generator.token_embedding is not discriminator.token_embedding
-    ):
-        _check_tables(generator, discriminator)
-        generator = generator.with_embeddings(
-            _with_token_embedding(generator.embeddings, discriminator.token_embedding)
-        )
+    if tie == "embeddings" and own is not shared:
+        generator = generator.with_embeddings(shared)
+    if tie == "tokens" and own.token_embedding is not shared.token_embedding:
+        embeddings = own.copy(token_embedding=shared.token_embedding)
+        generator = generator.with_embeddings(embeddings)
+    if tie == "disentangled":
+        generator = generator.with_embeddings(shared.copy())
+        tables = {
+            name: DisentangledEmbedding(
+                getattr(generator.embeddings, name),
+                dtype=discriminator.dtype_policy,
+                name=name,
+            )
+            for name in DISENTANGLED
+        }
+        discriminator = discriminator.with_embeddings(shared.copy(**tables))
     if generator.name == discriminator.name:
         # The layers of one graph have different names.
         name = f"{generator.name}_generator"
         generator = generator.with_embeddings(generator.embeddings, name=name)
-    return generator
+    return generator, discriminator
+
+
+def restore_disentangled(networks, saved):
+    """Give networks the embeddings of two that were saved, both (generator, ...)."""
+    generator, discriminator = (network.embeddings for network in networks)
+    generator.norm.set_weights(saved[0].embeddings.norm.get_weights())
+    for name in DISENTANGLED:
+        shared, sum_of_both = (
+            ops.convert_to_numpy(getattr(network.embeddings, name).embeddings)
+            for network in saved
+        )
+        getattr(generator, name).embeddings.assign(shared)
+        getattr(discriminator, name).own.assign(sum_of_both - shared)
 
 
 def _check_tables(generator, discriminator):
@@ -44,17 +66,6 @@ def _check_tables(generator, discriminator):
                 f"{name}={theirs} (its hidden_dim may be smaller: a projection "
                 "follows), or set tie='none'."
             )
-
-
-def _with_token_embedding(embeddings, token_embedding):
-    config = {**embeddings.get_config(), "token_embedding": token_embedding}
-    shared = TransformerEmbedding.from_config(config)
-    shared.build((None, None))
-    for name in ("position_embedding", "segment_embedding", "norm"):
-        if hasattr(embeddings, name):
-            own = getattr(embeddings, name)
-            getattr(shared, name).set_weights(own.get_weights())
-    return shared
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")

@@ -11,8 +11,13 @@ from keras import ops
 
 from keras_tta.models.heads import replaced_token_head
 from keras_tta.presets import save_electra_transformers
-from keras_tta.pretraining.detection_metrics import DetectionMetrics
+from keras_tta.pretraining.adversarial import (
+    check_policy_samples,
+    policy_loss,
+    reward_baseline,
+)
 from keras_tta.pretraining.generator_objective import GeneratorObjective
+from keras_tta.pretraining.replacement_metrics import DetectionMetrics
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -42,13 +47,23 @@ class ReplacedTokenDetection(GeneratorObjective):
         tie: what the two networks share: `"none"`, `"tokens"` (the token table),
             `"embeddings"` (all tables and their normalisation) or `"all"`, where they
             are one network with two heads. What is shared is the discriminator's; the
-            generator is rebuilt on it as `pretrainer.generator`. Defaults to
-            `"embeddings"`, and to `"none"` for a generator that does not learn.
+            generator is rebuilt on it as `pretrainer.generator`. Or
+            `"disentangled"` (DeBERTaV3): both begin with the discriminator's tables,
+            the generator's then learn from its own loss alone, and the discriminator
+            reads them plus what it learns itself, see
+            `keras_tta.layers.DisentangledEmbedding`. Defaults to `"embeddings"`, and to
+            `"none"` for a generator that does not learn.
         generator_weight: of the masked LM's loss. Defaults to 1.0; 0 freezes the
             generator, as the second stage of two-stage training and Fast-ELECTRA do.
         discriminator_weight: of the detection's loss. Defaults to 50.0.
         loss_positions: `"all"` real tokens, or `"masked"`, the positions that were
             masked alone (the paper's "ELECTRA 15%"). Defaults to `"all"`.
+        adversarial: whether the generator learns to be found out less, instead of to
+            predict, see `keras_tta.pretraining.adversarial.policy_loss`. Its samples
+            must then be those of its softmax: no temperature, `disallow_correct` or
+            `sampling_dropout=False`. The baseline that it learns along is kept in
+            `.keras` files, as the optimizer's state, and not in presets. Defaults to
+            `False`.
         temperature, temperature_decay_steps, disallow_correct: see
             `keras_tta.layers.corruption.TokenSampler`.
         sample_specials: whether the masking's special tokens may be sampled, as in the
@@ -107,19 +122,24 @@ class ReplacedTokenDetection(GeneratorObjective):
         masking,
         discriminator_weight=50.0,
         loss_positions="all",
+        adversarial=False,
         **kwargs,
     ):
         super().__init__(
             generator,
             discriminator,
             masking,
-            replaced_token_head(discriminator),
+            replaced_token_head,
             discriminator_weight,
             loss_positions,
             **kwargs,
         )
         self._detection_metrics = DetectionMetrics()
         self._tracked_metrics += self._detection_metrics.all()
+        self.adversarial = adversarial
+        if adversarial:
+            check_policy_samples(self)
+            self.reward_baseline = reward_baseline(self.generator)
 
     @cached_property
     def detector(self):
@@ -152,11 +172,27 @@ class ReplacedTokenDetection(GeneratorObjective):
         total, nats, correct = self.head.loss_of(logits, replaced, weights)
         logits, nats = ops.stop_gradient(logits), ops.stop_gradient(nats)
         self._detection_metrics.update(logits, nats, correct, replaced, weights)
-        return total
+        return total, nats
+
+    def generator_loss(self, targets, nats, sample_weight, training, count):
+        likelihood = training and not self.adversarial
+        loss = super().generator_loss(targets, nats, sample_weight, likelihood, count)
+        if not self.adversarial:
+            return loss
+        weights = targets["weights"]
+        if sample_weight is not None:
+            weights = weights * sample_weight
+        positions = targets["masked_positions"]
+        return policy_loss(
+            self.generator_head,
+            self.reward_baseline,
+            targets["hidden"],
+            targets["sampled_token_ids"],
+            ops.take_along_axis(nats, positions, axis=1),
+            weights,
+            training,
+            count,
+        )
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "discriminator_weight": self.discriminator_weight,
-            "loss_positions": self.loss_positions,
-        }
+        return {**super().get_config(), "adversarial": self.adversarial}

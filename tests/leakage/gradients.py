@@ -118,11 +118,16 @@ def _tensorflow_weight_gradients(function, weights):
 
     with tf.GradientTape() as tape:
         result = function()
-    gradients = tape.gradient(result, [weight.value for weight in weights])
+    gradients = tape.gradient(
+        result,
+        [weight.value for weight in weights],
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
     return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
 def _torch_weight_gradients(function, weights):
     import torch
 
-    return torch.autograd.grad(function(), [weight.value for weight in weights])
+    values = [weight.value for weight in weights]
+    return torch.autograd.grad(function(), values, materialize_grads=True)

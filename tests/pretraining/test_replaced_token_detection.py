@@ -3,58 +3,30 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
-from keras_tta.layers.corruption import TokenMasking
+from keras_tta.layers.corruption.arrays import NumPyArrays
+from keras_tta.layers.corruption.random import Draws
 from keras_tta.models import TransformerBackbone
 from keras_tta.presets import load_backbone, load_head
-from keras_tta.pretraining import MaskedLM, ReplacedTokenDetection
-
-SIZE = 20
-SHARED = {"vocabulary_size": SIZE, "max_sequence_length": 8, "embedding_dim": 8}
-# Full, short, one word, specials alone, padding alone.
-LENGTHS = np.array([8, 5, 3, 2, 0])
-BATCH = {
-    "token_ids": np.random.default_rng(0).integers(7, SIZE, (5, 8)).astype("int32"),
-    "padding_mask": np.arange(8) < LENGTHS[:, None],
-}
-BATCH["token_ids"][:, 0] = 3
-BATCH["token_ids"][np.arange(4), LENGTHS[:4] - 1] = 1
-BATCH["token_ids"][~BATCH["padding_mask"]] = 0
-REAL = BATCH["padding_mask"]
-
-
-def numpy(x):
-    return ops.convert_to_numpy(x)
-
-
-def make_masking(**options):
-    settings = {"mask_rate": 0.4, "mask_share": 0.85, "random_share": 0.0, **options}
-    return TokenMasking(SIZE, 4, (0, 1, 3), **settings)
-
-
-def networks(dropout=0.0, noise=0.3):
-    generator = TransformerBackbone(
-        num_layers=1,
-        num_heads=1,
-        hidden_dim=4,
-        intermediate_dim=6,
-        dropout=dropout,
-        **SHARED,
-    )
-    discriminator = TransformerBackbone(
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=12,
-        dropout=dropout,
-        **SHARED,
-    )
-    draw = np.random.default_rng(0)
-    for weight in [*generator.weights, *discriminator.weights] if noise else []:
-        change = noise * draw.normal(size=weight.shape)
-        weight.assign(change + (weight.name == "gamma"))
-    return generator, discriminator
+from keras_tta.pretraining import (
+    MaskedLM,
+    ReplacedTokenDetection,
+    convert_electra_transformers,
+)
+from tests.pretraining.electra import (
+    BATCH,
+    DISCRIMINATOR,
+    REAL,
+    SHARED,
+    SIZE,
+    evaluate,
+    gradients,
+    make_masking,
+    moved,
+    nats,
+    networks,
+    numpy,
+)
 
 
 def make_electra(tie=None, dropout=0.0, noise=0.3, masking=None, **options):
@@ -71,22 +43,11 @@ def make_electra(tie=None, dropout=0.0, noise=0.3, masking=None, **options):
     return electra
 
 
-def evaluate(pretrainer, batch=BATCH, **kwargs):
-    pretrainer.compile("sgd")
-    return pretrainer.evaluate(batch, verbose=0, return_dict=True, **kwargs)
-
-
-def nats(logits, labels):
-    logits = numpy(logits).astype("float64")
-    total = np.log(np.exp(logits).sum(-1))
-    return total - np.take_along_axis(logits, labels[..., None], -1)[..., 0]
-
-
 def test_samples_stand_where_tokens_were_masked():
     electra = make_electra()
-    for step in range(2):
-        targets = electra(BATCH, training=step > 0)
-        key = (0, step) if step else 0
+    for made in range(2):
+        targets = electra(BATCH, training=made > 0)
+        key = (0, made) if made else 0
         masked = electra.masking.numpy(**BATCH, key=key)
         corrupted = numpy(targets["corrupted_token_ids"])
         chosen = masked["dense_sample_weight"] == 1
@@ -148,34 +109,6 @@ def test_it_starts_at_ln_v_and_50_ln_2():
     assert abs(evaluate(electra)["loss"] - np.log(SIZE) - 50 * np.log(2)) < 2.5
 
 
-def step(electra, batch=BATCH):
-    """Which weights a step of training moves, by part."""
-    parts = {
-        "generator trunk": electra.generator.encoder.weights,
-        "generator table": electra.generator.token_embedding.weights,
-        "generator positions": electra.generator.embeddings.position_embedding.weights,
-        "generator head": [electra.generator_head.transform_dense.kernel],
-        "trunk": electra.backbone.encoder.weights,
-        "table": electra.backbone.token_embedding.weights,
-        "positions": electra.backbone.embeddings.position_embedding.weights,
-        "head": electra.head.weights,
-    }
-    before = {k: [numpy(w).copy() for w in v] for k, v in parts.items()}
-    electra.compile(keras.optimizers.SGD(0.1))
-    electra.fit(batch, verbose=0)
-    return {
-        name
-        for name, weights in parts.items()
-        if not all(
-            np.array_equal(a, numpy(b))
-            for a, b in zip(before[name], weights, strict=True)
-        )
-    }
-
-
-DISCRIMINATOR = {"trunk", "table", "positions", "head"}
-
-
 @pytest.mark.parametrize(
     ("tie", "of_generator"),
     [
@@ -186,9 +119,9 @@ DISCRIMINATOR = {"trunk", "table", "positions", "head"}
     ],
 )
 def test_the_discriminator_moves_of_the_generator_what_is_shared(tie, of_generator):
-    # The generator's loss is worth so little that float32 does not move for it.
-    electra = make_electra(tie, generator_weight=1e-30)
-    assert step(electra) == DISCRIMINATOR | of_generator
+    electra = make_electra(tie)
+    electra.generator_weight = 0.0
+    assert moved(electra) == DISCRIMINATOR | of_generator
     shared = electra.generator, electra.backbone
     tables = [model.token_embedding for model in shared]
     assert (tables[0] is tables[1]) == (tie != "none")
@@ -196,14 +129,34 @@ def test_the_discriminator_moves_of_the_generator_what_is_shared(tie, of_generat
     assert (norms[0] is norms[1]) == (tie in ("embeddings", "all"))
 
 
+def numbers(*models):
+    return [numpy(weight).copy() for model in models for weight in model.weights]
+
+
+def sgd_step(electra):
+    electra.compile(keras.optimizers.SGD(0.1))
+    electra.fit(BATCH, verbose=0)
+
+
 def test_both_networks_learn():
-    assert len(step(make_electra("none", dropout=0.1))) == 8
+    electra = make_electra("none", dropout=0.1)
+    assert len(moved(electra)) == 8
+    parts = electra.generator, electra.discriminator
+    before = numbers(*parts)
+    sgd_step(electra)
+    same = list(map(np.array_equal, before, numbers(*parts)))
+    # The biases of keys change no attention.
+    assert sum(same) <= 2
 
 
 def test_a_generator_of_weight_0_is_frozen():
     electra = make_electra(generator_weight=0.0)
     assert electra.tie == "none"
-    assert step(electra) == DISCRIMINATOR
+    frozen = electra.generator, electra.generator_head
+    before = numbers(*frozen), numbers(electra.discriminator)
+    sgd_step(electra)
+    assert all(map(np.array_equal, before[0], numbers(*frozen)))
+    assert not all(map(np.array_equal, before[1], numbers(electra.discriminator)))
     with pytest.raises(ValueError, match="does not learn"):
         make_electra("embeddings", generator_weight=0.0)
 
@@ -218,7 +171,8 @@ def test_the_second_stage_starts_from_the_first():
     )
     pairs = zip(electra.generator_head.get_weights(), head, strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
-    assert abs(evaluate(electra)["nats_per_token"] - evaluate(first)["loss"]) < 1e-5
+    models = electra.generator_language_model, first.language_model
+    assert np.array_equal(*(numpy(model(BATCH)) for model in models))
 
 
 @pytest.mark.parametrize("generator", ["uniform", "unigram"])
@@ -256,24 +210,105 @@ def test_samples_may_come_without_dropout():
         assert (len(np.unique(rows, axis=0)) > 1) == (kinds > 1)
 
 
+def tables(network):
+    embeddings = network.embeddings
+    return [
+        numpy(table.embeddings).copy()
+        for table in (embeddings.token_embedding, embeddings.position_embedding)
+    ]
+
+
+def test_disentangled_tables_follow_the_generator_and_teach_it_nothing():
+    """E_D = E_G + E_own: E_G by the generator's loss alone, E_own by detection."""
+    electra = make_electra("disentangled")
+    start = tables(networks()[1])
+    for network in (electra.generator, electra.discriminator):
+        assert all(map(np.array_equal, tables(network), start))
+    embeddings = electra.discriminator.embeddings
+    pairs = [embeddings.token_embedding, embeddings.position_embedding]
+    weights = [x.shared.embeddings for x in pairs] + [x.own for x in pairs]
+    electra.discriminator_weight = 0.0
+    of_generator = [x.any() for x in gradients(electra, weights)]
+    assert of_generator == [True, True, False, False]
+    electra.discriminator_weight, electra.generator_weight = 50.0, 0.0
+    of_detection = [x.any() for x in gradients(electra, weights)]
+    assert of_detection == [False, False, True, True]
+
+
+def test_disentangled_tables_are_saved_as_their_sums(tmp_path):
+    electra = make_electra("disentangled")
+    draw = np.random.default_rng(0)
+    embeddings = electra.discriminator.embeddings
+    for table in (embeddings.token_embedding, embeddings.position_embedding):
+        table.own.assign(draw.normal(size=table.own.shape))
+    expected = [*tables(electra.generator), *tables(electra.backbone)]
+    electra.save(tmp_path / "electra.keras")
+    electra.save_to_preset(tmp_path / "preset")
+    electra.export_to_transformers(tmp_path / "transformers")
+    plain = load_backbone(tmp_path / "preset")
+    assert type(plain.token_embedding) is keras.layers.ReversibleEmbedding
+    assert np.allclose(numpy(plain(BATCH)), numpy(electra.backbone(BATCH)), atol=1e-5)
+    for again in (
+        keras.saving.load_model(tmp_path / "electra.keras"),
+        ReplacedTokenDetection.from_preset(tmp_path / "preset"),
+        convert_electra_transformers(
+            tmp_path / "transformers", make_masking(), tie="disentangled"
+        ),
+    ):
+        found = [*tables(again.generator), *tables(again.backbone)]
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-6)
+        own, shared = (
+            x.embeddings.token_embedding for x in (again.backbone, again.generator)
+        )
+        assert own.shared is shared and numpy(own.own).any()
+
+
+def test_a_frozen_generators_temperature_decays_as_training_goes_on():
+    """Fast-ELECTRA: T = 1 + (T0 - 1) exp(-step / n), in the samples of a real step."""
+    electra = make_electra(
+        generator_weight=0.0,
+        temperature=5.0,
+        temperature_decay_steps=2,
+        masking=make_masking(mask_rate=0.9),
+    )
+    before = [numpy(w).copy() for w in electra.generator.weights]
+    electra.compile(keras.optimizers.SGD(0.1))
+    electra.fit(BATCH, epochs=3, verbose=0)
+    targets = electra(BATCH, training=True)  # The fourth.
+    assert all(map(np.array_equal, before, map(numpy, electra.generator.weights)))
+    temperature = 1 + 4 * np.exp(-4 / 2)
+    assert abs(numpy(electra.token_sampler.temperature_now()) - temperature) < 1e-5
+    masked = electra.masking.numpy(**BATCH, key=(0, 4))
+    read = {**BATCH, "token_ids": masked["token_ids"]}
+    logits = numpy(electra.generator_language_model(read)).astype("float64")
+    logits[..., [0, 1, 3, 4]] = -np.inf
+    at = masked["masked_positions"]
+    weights = np.exp(np.take_along_axis(logits, at[..., None], 1) / temperature)
+    sums = weights.cumsum(-1)
+    draws = Draws(NumPyArrays, BATCH["token_ids"], REAL, np.int32([0]), np.int32([4]))
+    units = draws.unit("sampled token", at)[..., None] / 2**24
+    expected = (sums > units * sums[..., -1:]).argmax(-1)
+    counted = masked["sample_weight"] == 1
+    samples = numpy(targets["sampled_token_ids"])
+    assert counted.sum() == 9
+    assert np.array_equal(samples[counted], expected[counted])
+
+
 @pytest.mark.parametrize("tie", ["none", "tokens", "embeddings", "all"])
 def test_what_is_shared_is_shared_again_when_loaded(tie, tmp_path):
     electra = make_electra(tie, temperature=1.5, disallow_correct=True)
-    electra.compile()
-    electra.fit(BATCH, verbose=0)
     electra.save(tmp_path / "electra.keras")
     electra.save_to_preset(tmp_path / "preset")
-    expected = evaluate(electra)
     for again in (
         keras.saving.load_model(tmp_path / "electra.keras"),
         ReplacedTokenDetection.from_preset(tmp_path / "preset"),
     ):
-        assert again.tie == tie
+        assert again.tie == tie and again.token_sampler.disallow_correct
         same = again.generator.token_embedding is again.backbone.token_embedding
         assert same == (tie != "none")
-        assert len(again.weights) == len(electra.weights)
-        figures = evaluate(again)
-        assert all(abs(figures[k] - expected[k]) < 1e-5 for k in expected)
+        weights = [model.get_weights() for model in (again, electra)]
+        assert all(map(np.array_equal, *weights)) and len(weights[0]) > 20
 
 
 def test_a_preset_is_the_discriminators_and_holds_the_generators(tmp_path):
@@ -319,8 +354,8 @@ def test_packed_sequences_do_not_mix():
 def test_mixed_precision():
     keras.config.set_dtype_policy("mixed_bfloat16")
     electra = make_electra(dropout=0.1)
-    electra.compile()
-    assert np.isfinite(electra.fit(BATCH, verbose=0).history["loss"][0])
+    found = gradients(electra, electra.trainable_weights)
+    assert all(np.isfinite(x).all() for x in found)
 
 
 @pytest.mark.agnostic

@@ -1,4 +1,7 @@
-"""How well replaced tokens are found, padding left out, beside the trivial answer."""
+"""How well replaced tokens are found or put right, beside the trivial answer.
+
+Padding is left out of all figures.
+"""
 
 import keras
 from keras import ops
@@ -40,3 +43,26 @@ class DetectionMetrics:
         self.recall.update_state(found, weights * labels)
         self.auc.update_state(labels, logits, weights)
         self.replaced.update_state(labels, weights)
+
+
+class CorrectionMetrics:
+    """The metrics of a model that puts tokens right, made and updated together."""
+
+    def __init__(self):
+        mean, prefix = keras.metrics.Mean, "discriminator"
+        self.nats = mean(name=f"{prefix}_loss")
+        self.accuracy = mean(name=f"{prefix}_accuracy")
+        self.corrected = mean(name="corrected_share")
+        self.replaced = mean(name="replaced_share")
+
+    def all(self):
+        return list(vars(self).values())
+
+    def update(self, nats, correct, replaced, weights):
+        """Count positions by their weights; all are (B, T)."""
+        correct = ops.cast(correct, "float32")
+        replaced = ops.cast(replaced, "float32")
+        self.nats.update_state(nats, weights)
+        self.accuracy.update_state(correct, weights)
+        self.corrected.update_state(correct, weights * replaced)
+        self.replaced.update_state(replaced, weights)

@@ -1,0 +1,72 @@
+"""A table shared without its gradient, as DeBERTaV3 shares a generator's."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_tta")
+class DisentangledEmbedding(keras.layers.ReversibleEmbedding):
+    """Another embedding's table, held constant, plus a table of its own.
+
+    `E = stop_gradient(E_shared) + E_own`, and `E_own` starts at zero: gradient-
+    disentangled embedding sharing (He et al., ICLR 2023, arXiv 2111.09543, section
+    3.3). It follows what the other embedding learns and teaches it nothing.
+
+    Args:
+        shared: a `keras.layers.Embedding`.
+
+    Call arguments: as for `keras.layers.ReversibleEmbedding`.
+
+    Example:
+    ```python
+    import keras
+    import numpy as np
+    from keras_tta.layers import DisentangledEmbedding
+
+    shared = keras.layers.Embedding(10, 4)
+    embedding = DisentangledEmbedding(shared)
+    ids = np.array([[3, 7]])
+    difference = embedding(ids) - shared(ids)
+    assert not keras.ops.convert_to_numpy(difference).any()
+    ```
+    """
+
+    def __init__(self, shared, **kwargs):
+        super().__init__(
+            shared.input_dim,
+            shared.output_dim,
+            embeddings_initializer="zeros",
+            **kwargs,
+        )
+        self.shared = shared
+
+    def build(self, input_shape=None):
+        if not self.shared.built:
+            self.shared.build(input_shape)
+        super().build(input_shape)
+
+    @property
+    def own(self):
+        """The variable `E_own`."""
+        return self._embeddings
+
+    @property
+    def embeddings(self):
+        shared = ops.convert_to_tensor(self.shared.embeddings)
+        return ops.stop_gradient(shared) + super().embeddings
+
+    def save_own_variables(self, store):
+        # Under a name of its own: no plain embedding shall take it for a whole table.
+        store["own"] = self.own
+
+    def load_own_variables(self, store):
+        self.own.assign(store["own"])
+
+    def get_config(self):
+        shared = keras.saving.serialize_keras_object(self.shared)
+        return {**keras.layers.Layer.get_config(self), "shared": shared}
+
+    @classmethod
+    def from_config(cls, config):
+        shared = keras.saving.deserialize_keras_object(config["shared"])
+        return cls(**{**config, "shared": shared})

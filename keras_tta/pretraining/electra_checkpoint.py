@@ -1,0 +1,61 @@
+"""From the checkpoints of ELECTRA's authors to models that can be used and trained."""
+
+from keras_tta.presets import load_electra_checkpoint
+from keras_tta.presets.electra_checkpoint import read_electra_checkpoint
+from keras_tta.pretraining.electra_transformers import ElectraNetwork, both_networks
+
+
+def convert_electra_checkpoint(
+    checkpoint,
+    masking=None,
+    network="discriminator",
+    num_heads=None,
+    single_segment=True,
+    dtype=None,
+    **options,
+):
+    """Convert a checkpoint of ELECTRA's authors: one network, or both to train on.
+
+    Args:
+        checkpoint, num_heads, single_segment, dtype: as for
+            `keras_tta.presets.load_electra_checkpoint`. With `masking`, `num_heads` is
+            a pair, the generator's first.
+        masking: for both networks, the `keras_tta.layers.corruption.TokenMasking` to
+            train them with.
+        network: without `masking`, `"discriminator"` or `"generator"`. Defaults to the
+            former.
+        **options: for both networks, other arguments of `ReplacedTokenDetection`.
+            `tie` defaults to what the networks of the checkpoint share.
+
+    Returns:
+        An `ElectraNetwork`, which gives the logits of one network, or a
+        `ReplacedTokenDetection` of both.
+
+    Raises:
+        ImportError, FileNotFoundError, ValueError: as `load_electra_checkpoint`.
+
+    Example:
+    ```text
+    electra = convert_electra_checkpoint("electra_small/electra_small")
+    logits = electra({"token_ids": token_ids, "padding_mask": padding_mask})
+    electra.export_to_transformers("electra_small_transformers")
+    ```
+    """
+    variables = read_electra_checkpoint(checkpoint)
+    settings = {"single_segment": single_segment, "dtype": dtype}
+    if masking is None:
+        if options:
+            raise ValueError(
+                "Options are for training both networks, which takes a `masking`. "
+                f"Received: {sorted(options)}"
+            )
+        return ElectraNetwork(
+            *load_electra_checkpoint(variables, network, num_heads, **settings)
+        )
+    parts = [
+        load_electra_checkpoint(variables, name, heads, **settings)
+        for name, heads in zip(
+            ("generator", "discriminator"), num_heads or (None, None), strict=True
+        )
+    ]
+    return both_networks(*parts, masking, options)
