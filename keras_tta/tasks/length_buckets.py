@@ -37,7 +37,7 @@ def length_buckets(
     """Divide rows into batches, the widest first.
 
     A row's width depends on its own length alone, so that its score cannot depend on
-    which rows come with it. The last batch of a width has 1, 8, 64, ... or
+    which rows come with it. The last batch of a width has 1, 4, 16, 64, ... or
     `batch_size` rows, whichever is the least that will do.
 
     Args:
@@ -52,5 +52,5 @@ def length_buckets(
             part = rows[start : start + batch_size]
             height = 1
             while height < len(part):
-                height *= 8
+                height *= 4
             yield Bucket(part, (min(height, batch_size), widths[number]))
