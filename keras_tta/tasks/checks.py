@@ -10,6 +10,7 @@ def checked_model(model, *parts):
 
     Raises:
         TypeError: if it has not.
+        ValueError: if it is to predict tokens, and its generator alone can.
     """
     backbone = getattr(model, "backbone", None)
     lacking = [part for part in parts if getattr(model, part, None) is None]
@@ -21,6 +22,12 @@ def checked_model(model, *parts):
             )
             + ", as a `keras_tta.pretraining.LanguageAutoencoder`, `MaskedLM` or "
             f"`CausalLM` has. Received: model={model!r}"
+        )
+    if "head" in parts and hasattr(model, "generator"):
+        raise ValueError(
+            f"What a {type(model).__name__} keeps has never read a mask: it scores no "
+            "text. Its generator does: `TextScorer.from_preset` of the folder "
+            "`generator` in the preset that it saves."
         )
     return model
 

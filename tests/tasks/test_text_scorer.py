@@ -212,6 +212,14 @@ def test_a_model_that_sees_its_targets_is_refused(model, tokenizer):
         TextScorer(cheat, tokenizer)
 
 
+def test_of_electra_the_generator_scores(model, tokenizer):
+    electra = SimpleNamespace(
+        backbone=model.backbone, head=model.head, generator=model.backbone
+    )
+    with pytest.raises(ValueError, match="Its generator does"):
+        TextScorer(electra, tokenizer)
+
+
 def test_model_and_tokenizer_must_belong_together(model, tokenizer):
     with pytest.raises(ValueError, match="came without a tokenizer"):
         TextScorer(model)
