@@ -15,10 +15,13 @@ from keras_tta.layers.corruption import (
     UL2Denoising,
 )
 from keras_tta.models import TransformerBackbone, TTABackbone
+from keras_tta.presets import ELECTRA_RECIPES
 from keras_tta.pretraining import (
     CausalLM,
+    CorrectiveLM,
     LanguageAutoencoder,
     MaskedLM,
+    ReplacedTokenDetection,
     Seq2SeqDenoiser,
 )
 from keras_tta.visibility import Causal
@@ -50,6 +53,38 @@ def clm(size, tokenizer):
     return CausalLM(
         backbone, special_token_ids=tokenizer.special_token_ids, packed=True
     )
+
+
+def electra(size, tokenizer):
+    """ELECTRA: which tokens are not the text's but a generator's, trained along."""
+    return ReplacedTokenDetection(*replacements(size, tokenizer), packed=True)
+
+
+def replace_mlm(size, tokenizer):
+    """ELECTRA's inputs, and the 15 % that may be replaced are predicted, as by BERT."""
+    networks = replacements(size, tokenizer)
+    return CorrectiveLM(*networks, copy=False, loss_positions="masked", packed=True)
+
+
+def all_tokens_mlm(size, tokenizer):
+    """ELECTRA's inputs, and every token of the text is predicted or copied."""
+    return CorrectiveLM(*replacements(size, tokenizer), packed=True)
+
+
+def replacements(size, tokenizer):
+    """A generator half as wide as the encoder, the encoder, and ELECTRA's masking."""
+    width = size["hidden_dim"] // 2
+    generator = {
+        **size,
+        "num_heads": max(1, width // 64),
+        "hidden_dim": width,
+        "intermediate_dim": 4 * width,
+        "embedding_dim": size["hidden_dim"],
+    }
+    masking = ELECTRA_RECIPES["tiny"].masking(
+        size["vocabulary_size"], tokenizer.mask_token_id, tokenizer.special_token_ids
+    )
+    return TransformerBackbone(**generator), TransformerBackbone(**size), masking
 
 
 def span(size, tokenizer):
@@ -111,5 +146,11 @@ def denoiser(size, corruption, extra_tokens=0, **settings):
 
 
 ENCODERS = {"tta": tta, "mlm": mlm, "clm": clm}
+# Two networks, of which the generator alone scores text.
+WITH_GENERATOR = {
+    "electra": electra,
+    "replace_mlm": replace_mlm,
+    "all_tokens_mlm": all_tokens_mlm,
+}
 DENOISERS = {"span": span, "prefix": prefix, "ul2": ul2, "mass": mass, "bart": bart}
-OBJECTIVES = ENCODERS | DENOISERS
+OBJECTIVES = ENCODERS | WITH_GENERATOR | DENOISERS

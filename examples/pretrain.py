@@ -15,7 +15,7 @@ from pathlib import Path
 import keras
 import numpy as np
 from absl import app, flags
-from objectives import DENOISERS, OBJECTIVES
+from objectives import DENOISERS, OBJECTIVES, WITH_GENERATOR
 from rich.console import Console
 from rich.table import Table
 
@@ -123,7 +123,8 @@ def main(_):
     if denoises:
         show_completions(pretrainer, tokenizer, held_out_batches[0][0])
     else:
-        scorer = TextScorer(pretrainer, tokenizer)
+        part = "preset/generator" if FLAGS.objective in WITH_GENERATOR else "preset"
+        scorer = TextScorer.from_preset(output / part)
         show_pairs(scorer, map(tokenizer.detokenize, held_out))
     console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
 
