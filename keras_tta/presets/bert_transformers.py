@@ -84,7 +84,7 @@ def load_bert_transformers(directory, single_segment=True, dtype=None):
     return load_layout(directory, BERT, single_segment, dtype)
 
 
-def save_bert_transformers(directory, backbone, head):
+def save_bert_transformers(directory, backbone, head, tokenizer=None):
     """Write a backbone and its head as a Hugging Face `BertForMaskedLM`.
 
     `transformers.BertForMaskedLM.from_pretrained(directory)` reads the folder. A
@@ -95,9 +95,12 @@ def save_bert_transformers(directory, backbone, head):
         backbone: a `keras_tta.models.TransformerBackbone` as BERT's: under `All()`, its
             embeddings as wide as its layers.
         head: its `keras_tta.layers.TokenPredictionHead`.
+        tokenizer: a `keras_tta.data.TTATokenizer` to write along, as `BertTokenizer`'s
+            `vocab.txt` and `tokenizer_config.json`. Defaults to none.
 
     Raises:
-        ValueError: if the model is none that `BertForMaskedLM` can be.
+        ValueError: if the model is none that `BertForMaskedLM` can be, or the tokenizer
+            is not of word pieces.
 
     Example: see `load_bert_transformers`.
     """
@@ -109,4 +112,4 @@ def save_bert_transformers(directory, backbone, head):
         yield "layer_norm_epsilon of the head", epsilon, backbone.layer_norm_epsilon
 
     check_exportable(BERT, backbone, accepted)
-    save_layout(directory, BERT, backbone, head)
+    save_layout(directory, BERT, backbone, head, tokenizer)

@@ -111,7 +111,7 @@ def load_electra_transformers(directory, single_segment=True, dtype=None):
     return load_layout(directory, LAYOUTS[name], single_segment, dtype)
 
 
-def save_electra_transformers(directory, backbone, head):
+def save_electra_transformers(directory, backbone, head, tokenizer=None):
     """Write a backbone and its head as a Hugging Face ELECTRA.
 
     `transformers.ElectraForPreTraining.from_pretrained(directory)` reads a
@@ -122,9 +122,12 @@ def save_electra_transformers(directory, backbone, head):
         directory: the folder to write `config.json` and `model.safetensors` into.
         backbone: a `keras_tta.models.TransformerBackbone` under `All()`.
         head: a `ReplacedTokenHead`, or the backbone's `TokenPredictionHead`.
+        tokenizer: a `keras_tta.data.TTATokenizer` to write along, as `BertTokenizer`'s
+            `vocab.txt` and `tokenizer_config.json`. Defaults to none.
 
     Raises:
-        ValueError: if the model is none that Hugging Face's ELECTRA can be.
+        ValueError: if the model is none that Hugging Face's ELECTRA can be, or the
+            tokenizer is not of word pieces.
 
     Example: see `load_electra_transformers`.
     """
@@ -138,4 +141,4 @@ def save_electra_transformers(directory, backbone, head):
             yield "layer_norm_epsilon of the head", epsilon, backbone.layer_norm_epsilon
 
     check_exportable(layout, backbone, accepted)
-    save_layout(directory, layout, backbone, head)
+    save_layout(directory, layout, backbone, head, tokenizer)

@@ -17,6 +17,7 @@ import safetensors.numpy
 from absl import logging
 from keras import ops
 
+from keras_tta.data import TTATokenizer
 from keras_tta.models import TransformerBackbone
 from keras_tta.models.disentangled import with_own_tables
 from keras_tta.presets.files import PresetError, build_from, preset_file, read_json
@@ -191,8 +192,10 @@ def load_layout(directory, layout, single_segment=True, dtype=None):
     return backbone, head
 
 
-def save_layout(directory, layout, backbone, head):
+def save_layout(directory, layout, backbone, head, tokenizer=None):
     """Write a backbone and its head as the folder that a layout describes."""
+    if tokenizer is not None:
+        check_tokenizer(tokenizer)
     backbone = with_own_tables(backbone)
     segments = backbone.num_segments or 2
     tensors = {}
@@ -221,6 +224,39 @@ def save_layout(directory, layout, backbone, head):
         safetensors.numpy.save(tensors, metadata={"format": "pt"})
     )
     (directory / "config.json").write_text(json.dumps(config, indent=4), "utf-8")
+    if tokenizer is not None:
+        save_tokenizer(directory, tokenizer)
+
+
+def check_tokenizer(tokenizer):
+    """Raise unless a tokenizer splits as Hugging Face's `BertTokenizer` does."""
+    if not isinstance(tokenizer, TTATokenizer):
+        raise ValueError(
+            "A Hugging Face BERT or ELECTRA reads word pieces: `tokenizer` must be a "
+            "`keras_tta.data.TTATokenizer`. Another saves itself for them by "
+            '`tokenizer.huggingface.save("tokenizer.json")`. '
+            f"Received: tokenizer={tokenizer!r}"
+        )
+
+
+def save_tokenizer(directory, tokenizer):
+    """Write `vocab.txt` and the settings `BertTokenizer` reads."""
+    vocabulary = "".join(f"{token}\n" for token in tokenizer.get_vocabulary())
+    settings = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": tokenizer.lowercase,
+        "strip_accents": tokenizer.strip_accents,
+        "tokenize_chinese_chars": tokenizer.split_on_cjk,
+        "cls_token": tokenizer.start_token,
+        "sep_token": tokenizer.end_token,
+        "pad_token": tokenizer.pad_token,
+        "mask_token": tokenizer.mask_token,
+        "unk_token": tokenizer.oov_token,
+    }
+    (directory / "vocab.txt").write_text(vocabulary, "utf-8")
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps(settings, indent=4), "utf-8"
+    )
 
 
 def check_exportable(layout, backbone, accepted):

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_tta.data import TTABytePairTokenizer, TTATokenizer
 from keras_tta.layers.corruption import TokenMasking
 from keras_tta.models import TransformerBackbone
 from keras_tta.models.heads import token_prediction_head
@@ -98,3 +99,22 @@ def test_without_a_vocabulary_the_masking_must_be_given(folder):
     assert pretrainer.masking is masking and pretrainer.tokenizer is None
     pretrainer.compile()
     assert pretrainer.evaluate(BATCH, verbose=0, return_dict=True)["loss"] > 0
+
+
+def test_a_tokenizer_goes_out_and_comes_back(model, tmp_path):
+    tokenizer = TTATokenizer.from_vocabulary(TOKENS, lowercase=False)
+    save_bert_transformers(tmp_path / "out", *model, tokenizer)
+    returned = convert_bert_transformers(tmp_path / "out").tokenizer
+    assert {**returned.get_config(), "name": tokenizer.name} == tokenizer.get_config()
+    assert returned.get_vocabulary() == TOKENS
+
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    text = "the Cat cat caf\u00e9 \u4e2d"
+    assert theirs(text)["input_ids"] == [3, *tokenizer.encode(text), 4]
+
+
+def test_a_tokenizer_of_no_word_pieces_does_not_go_out(model, tmp_path):
+    with pytest.raises(ValueError, match="reads word pieces"):
+        save_bert_transformers(tmp_path / "out", *model, TTABytePairTokenizer())
+    assert not (tmp_path / "out").exists()
