@@ -255,7 +255,7 @@ class TokenBatches(keras.utils.PyDataset):
 
     @property
     def next_step(self) -> int:
-        """The step of this epoch's first batch or, once it is read, of the next one's."""
+        """The step of this epoch's first batch; of the next one's, once it is read."""
         if len(self._read) == len(self):
             return self.first_step + (self.epoch + 1) * self._steps_per_epoch
         return self._step(0)

@@ -11,6 +11,7 @@ from keras_tta.layers.checks import (
 )
 from keras_tta.layers.sublayers import bert_initializer
 from keras_tta.models.inputs import backbone_inputs, visible_keys
+from keras_tta.models.layouts import get_layout_map
 from keras_tta.models.siblings import Siblings
 from keras_tta.visibility import All
 
@@ -82,6 +83,7 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
     """
 
     static_key_value = False
+    get_layout_map = staticmethod(get_layout_map)
 
     def __init__(
         self,

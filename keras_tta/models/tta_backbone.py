@@ -10,6 +10,7 @@ from keras_tta.layers.checks import (
     check_positive_integers,
 )
 from keras_tta.models.inputs import backbone_inputs, visible_keys
+from keras_tta.models.layouts import get_layout_map
 from keras_tta.models.siblings import Siblings
 from keras_tta.visibility import NotSelf
 
@@ -82,6 +83,7 @@ class TTABackbone(Siblings, keras_hub.models.Backbone):
     """
 
     static_key_value = True
+    get_layout_map = staticmethod(get_layout_map)
 
     def __init__(
         self,

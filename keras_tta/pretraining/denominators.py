@@ -1,4 +1,4 @@
-"""What a loss divides by, so that every token counts the same.
+"""What a loss divides by, so that every token counts the same, on any device.
 
 Where gradients are accumulated, Keras averages those of a group of batches. If each
 batch's loss were the mean over its own tokens, the tokens of batches with few would
@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_tta.data import TokenBatches
+from keras_tta.training.replicas import replica_divisor
 
 
 class MicroBatches(keras.utils.PyDataset):
@@ -80,8 +81,8 @@ class MicroBatches(keras.utils.PyDataset):
 
 
 def mean_loss(total, counts):
-    """A sum of losses as a mean over all that `counts`, a tensor, adds up to."""
-    return total / ops.maximum(ops.sum(counts), 1e-6)
+    """A sum of losses as a mean over all that `counts` adds up to, on all devices."""
+    return total / ops.maximum(replica_divisor(ops.sum(counts)), 1e-6)
 
 
 def accumulation_steps(optimizer):

@@ -22,6 +22,7 @@ from keras_tta.pretraining.presets import SavedAsPreset
 from keras_tta.pretraining.recipe_schedule import UnknownLength, warmup_linear_decay
 from keras_tta.training import AdamWeightDecay, TokenCount, check_policy, count_steps
 from keras_tta.training.loaders import with_tuple_batches
+from keras_tta.training.replicas import join_replicas, metrics_of_all
 
 
 class Pretrainer(SavedAsPreset, keras.Model):
@@ -196,7 +197,16 @@ class Pretrainer(SavedAsPreset, keras.Model):
     def make_train_function(self, force=False):
         if isinstance(self.optimizer._learning_rate, UnknownLength):
             raise ValueError(UnknownLength.message)
+        join_replicas(self)
         return super().make_train_function(force)
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        # Keras on TensorFlow would build the model, which is built, from the mean of a
+        # batch over the replicas, and there is none of a boolean mask.
+        pass
+
+    def get_metrics_result(self):
+        return metrics_of_all(self, super().get_metrics_result)
 
     def zero_grad(self, set_to_none=True):
         # What Keras lists to PyTorch goes by path, and those of two backbones coincide:
