@@ -20,6 +20,7 @@ from pathlib import Path
 import keras
 import numpy as np
 from absl import app, flags
+from report import median_seconds, report
 from rich.console import Console
 from rich.table import Table
 
@@ -50,6 +51,16 @@ OBJECTIVES = (
     "Replace MLM",
     "All-Tokens MLM",
 )
+# Of the held-out text: of the generator where there is one, and of what is kept.
+FIGURES = (
+    "nats_per_token",
+    "accuracy",
+    "discriminator_loss",
+    "discriminator_accuracy",
+    "discriminator_auc",
+    "corrected_share",
+    "replaced_share",
+)
 FLAGS = flags.FLAGS
 flags.DEFINE_multi_string("corpus", [], "Text files, folders or patterns.")
 flags.DEFINE_string("glue", "eval-glue", "Folder with SST-2 and CoLA.")
@@ -77,8 +88,7 @@ def main(_):
     train, held_out = store.split(held_out_fraction=0.01)
     tasks = {name: read_glue(Path(FLAGS.glue, name)) for name in ("SST-2", "CoLA")}
     path = output / "comparison.csv"
-    rows = read_rows(path)
-    done = {(row["objective"], row["seed"]) for row in rows}
+    done = {(row["objective"], row["seed"]) for row in read_rows(path)}
     for seed in FLAGS.seeds:
         for objective in FLAGS.objectives:
             if (objective, str(seed)) in done:
@@ -86,21 +96,17 @@ def main(_):
             keras.utils.set_random_seed(seed)
             pretrainer = build(objective, tokenizer, seed)
             row = {"objective": objective, "seed": seed}
-            if objective != "untrained":
-                row |= trained(pretrainer, train, held_out, seed)
+            row |= trained(pretrainer, train, held_out, seed, objective == "untrained")
             embedder = TextEmbedder(pretrainer, tokenizer)
-            with warnings.catch_warnings():
-                if rows:  # Long texts and unknown tokens are the same for all.
-                    warnings.simplefilter("ignore")
-                row |= {name: probe(embedder, *task) for name, task in tasks.items()}
-            rows.append(row)
-            write_rows(path, rows)
-            print(row, flush=True)
-    show("Linear probes", rows)
+            row |= {name: probe(embedder, *task) for name, task in tasks.items()}
+            report([row], path)
+            # Long texts and unknown tokens are the same for all.
+            warnings.simplefilter("ignore")
+    show("Linear probes", read_rows(path))
     if FLAGS.timed_steps:
-        times = step_times(tokenizer, next(iter(batches(train, 0)))[0])
-        write_rows(output / "step_time.csv", times)
-        show(f"Step time, {keras.backend.backend()}", times)
+        path = output / "step_time.csv"
+        report(step_times(tokenizer, batches(train, 0)[0][0]), path)
+        show("Step time", read_rows(path))
 
 
 def build(objective, tokenizer, seed):
@@ -148,39 +154,26 @@ def batches(sequences, seed, **options):
     )
 
 
-def trained(pretrainer, train, held_out, seed):
+def trained(pretrainer, train, held_out, seed, untrained):
     """Trains for the time given; what came out, held-out figures among it."""
     pretrainer.compile(AdamWeightDecay(0.0, bias_correction=True))
     # One step that changes no weight, to compile.
     pretrainer.fit(batches(train, seed, steps_per_epoch=1), verbose=0)
     start = time.perf_counter()
-    pretrainer.fit(
-        batches(train, seed),
-        epochs=1_000_000,  # The budget ends it.
-        callbacks=[WallClockBudget(FLAGS.minutes, FLAGS.learning_rate)],
-        verbose=0,
-    )
-    seconds = time.perf_counter() - start
-    figures = pretrainer.evaluate(
-        batches(held_out, 0, shuffle=False), verbose=0, return_dict=True
-    )
-    steps = int(pretrainer.optimizer.iterations) - 1
-    tokens = steps * FLAGS.batch_size * FLAGS.sequence_length
-    row = {"steps": steps, "slots": tokens, "seconds": round(seconds, 1)}
-    return row | {
-        name: round(float(figures[name]), 4) for name in FIGURES if name in figures
+    if not untrained:
+        pretrainer.fit(
+            batches(train, seed),
+            epochs=1_000_000,  # The budget ends it.
+            callbacks=[WallClockBudget(FLAGS.minutes, FLAGS.learning_rate)],
+            verbose=0,
+        )
+    row = {
+        "steps": int(pretrainer.optimizer.iterations) - 1,
+        "seconds": time.perf_counter() - start,
     }
-
-
-FIGURES = (
-    "nats_per_token",
-    "accuracy",
-    "discriminator_loss",
-    "discriminator_accuracy",
-    "discriminator_auc",
-    "corrected_share",
-    "replaced_share",
-)
+    held_out = batches(held_out, 0, shuffle=False)
+    figures = pretrainer.evaluate(held_out, verbose=0, return_dict=True)
+    return row | {name: float(figures.get(name, np.nan)) for name in FIGURES}
 
 
 def read_glue(folder):
@@ -219,7 +212,7 @@ def probe(embedder, name, train, dev):
             result = score(y[:cut], x[:cut] @ weights > threshold)
             best = max(best, (result, threshold, tuple(weights)))
     _, threshold, weights = best
-    return round(score(y_dev, x_dev @ np.array(weights) > threshold), 4)
+    return score(y_dev, x_dev @ np.array(weights) > threshold)
 
 
 def matthews(labels, found):
@@ -260,16 +253,12 @@ def step_times(tokenizer, batch):
         "discriminator": lambda: detector.train_on_batch(reading, labels),
         "all": lambda: electra.train_on_batch(batch),
     }
-    rows = []
-    for name, run in parts.items():
-        seconds = []
-        for _ in range(FLAGS.timed_steps + 3):
-            start = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - start)
-        median = 1000 * float(np.median(seconds[3:]))
-        rows.append({"part": name, "milliseconds": round(median, 2)})
-    return rows
+    medians = median_seconds(parts, FLAGS.timed_steps, untimed=3)
+    backend = keras.backend.backend()
+    return [
+        {"backend": backend, "part": name, "milliseconds": 1000 * seconds}
+        for name, seconds in medians.items()
+    ]
 
 
 def read_rows(path):
@@ -279,19 +268,10 @@ def read_rows(path):
         return list(csv.DictReader(file))
 
 
-def write_rows(path, rows):
-    columns = dict.fromkeys(name for row in rows for name in row)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def show(title, rows):
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    table = Table(*columns, title=title)
+    table = Table(*rows[0], title=title)
     for row in rows:
-        table.add_row(*(str(row.get(name, "")) for name in columns))
+        table.add_row(*row.values())
     Console(width=200).print(table)
 
 
