@@ -233,7 +233,7 @@ def step_times(tokenizer, batch):
         "token_ids": batch["token_ids"],
         "padding_mask": batch["padding_mask"],
     }
-    given = {name: np.array(x) for name, x in given.items()}
+    given = {name: keras.ops.convert_to_numpy(x) for name, x in given.items()}
     inputs = {
         name: keras.Input(x.shape[1:], dtype=x.dtype.name, name=name)
         for name, x in given.items()
