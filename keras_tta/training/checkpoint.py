@@ -8,20 +8,21 @@ import keras
 from keras import ops
 
 from keras_tta.training.checkpoint_files import CheckpointError, CheckpointFolder
-from keras_tta.training.guard import COUNTERS
 from keras_tta.training.signals import StopSignals
 from keras_tta.training.training_state import (
     assign_arrays,
     check_arrays,
+    check_same_training,
     describe,
-    differences,
     draw_as_data_loader,
+    identity,
+    is_first_process,
     read_arrays,
     restore_generators,
-    versions,
 )
 
-FORMAT = 1
+# Optimizer variables that no roll-back undoes.
+_OF_THE_RUN = ("iteration", "learning_rate")
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -276,30 +277,12 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         model = self.model
         check_arrays(model, arrays, ["model", "optimizer"])
         assign_arrays(model, arrays, "model")
-        kept = [v for v in model.optimizer.variables if v.name in _OF_THE_RUN]
-        assign_arrays(model, arrays, "optimizer", without=kept)
+        assign_arrays(model, arrays, "optimizer", without=_OF_THE_RUN)
         self._due = True
         return step
 
     def _restore(self, step, arrays, state):
-        changed = differences(state["description"], self._description)
-        if state["format"] != FORMAT:
-            changed.append(f"format: was {state['format']}, is {FORMAT}")
-        if changed:
-            lines = "\n  ".join(changed)
-            raise CheckpointError(
-                f"{self._folder.path} holds checkpoints of another training:\n  {lines}"
-                "\nTo go on with that one, put back what has changed (in one session, "
-                "make and compile the model anew). To begin another, choose another "
-                "folder."
-            )
-        changed = differences(state["versions"], versions())
-        if changed:
-            warnings.warn(
-                "The checkpoint was saved with other versions, so that numbers may "
-                f"differ in the last bits. {'; '.join(changed)}.",
-                stacklevel=2,
-            )
+        check_same_training(self._folder.path, state, self._description)
         model = self.model
         if state["batch"]:
             if len(model.metrics_variables) < len(arrays["metrics"]):
@@ -309,6 +292,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         check_arrays(model, arrays, ["model", "optimizer"])
         assign_arrays(model, arrays, "model")
         assign_arrays(model, arrays, "optimizer")
+        assign_arrays(model, arrays, "guard")
         if state["in_epoch"]:
             self._generators = arrays["generators"]
         else:
@@ -373,7 +357,6 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         counts = [m.result() for m in self.model.metrics if m.name == "tokens"]
         epoch_tokens = sum(int(count) for count in counts) if self._batch else 0
         state = {
-            "format": FORMAT,
             "step": step,
             "epoch": self._epoch,
             "batch": self._batch,
@@ -384,30 +367,12 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "stopped": not in_epoch and bool(self.model.stop_training),
             "best": self._best,
             "callbacks": [callback.get_state() for callback in self._callbacks],
-            "description": self._description,
-            "versions": versions(),
+            **identity(self._description),
         }
         if self._batches is not None:
             state["data_step"] = self._data_step + self._batch
-        if _process_index() == 0:
+        if is_first_process():
             self._folder.write(step, read_arrays(self.model), state)
             self._folder.prune(self._keep, self._best and self._best["step"])
         self._due = False
         self._saved_at, self._saved_time = self._trained, self._clock()
-
-
-# Optimizer variables that no roll-back undoes.
-_OF_THE_RUN = ("iteration", "learning_rate", *COUNTERS)
-
-
-def _process_index():
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return jax.process_index()
-    if keras.backend.backend() == "torch":
-        import torch.distributed as distributed
-
-        if distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank()
-    return 0

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tta.training.replicas import replica_count, sum_over_replicas
+
 # The optimizer variables that the guard adds.
 COUNTERS = ("skipped_steps", "skipped_in_a_row", "skipped_numbers")
 _REMEMBERED = 16
@@ -70,7 +72,7 @@ class NonFiniteGuard(keras.callbacks.Callback):
     def set_model(self, model):
         super().set_model(model)
         # Before Keras compiles the step.
-        self._counters = skip_non_finite(model)
+        skip_non_finite(model)
 
     def on_train_begin(self, logs=None):
         self._seen = self._epoch_seen = self._read(0)
@@ -118,8 +120,7 @@ class NonFiniteGuard(keras.callbacks.Callback):
         )
 
     def _recover(self, in_a_row):
-        self.model  # On JAX, this hands the variables back.
-        self._counters[1].assign(0)
+        self._counter(1).assign(0)
         step = None
         if self._checkpoint is not None:
             step = self._checkpoint.roll_back(self._below)
@@ -137,17 +138,16 @@ class NonFiniteGuard(keras.callbacks.Callback):
         )
 
     def _read(self, index):
-        self.model  # On JAX, this hands the variables back.
-        value = ops.convert_to_numpy(self._counters[index])
+        value = ops.convert_to_numpy(self._counter(index))
         return int(value) if value.ndim == 0 else value
+
+    def _counter(self, index):
+        # Not kept: on JAX, asking for the model is what hands the variables back.
+        return self.model.optimizer._non_finite_counters[index]
 
 
 def skip_non_finite(model):
-    """Make a model's optimizer skip updates whose gradients are not all finite.
-
-    Returns:
-        Its counters: skipped steps, those in a row, and the numbers of the last ones.
-    """
+    """Make a model's optimizer skip updates whose gradients are not all finite."""
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise ValueError(
@@ -159,7 +159,7 @@ def skip_non_finite(model):
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
     if hasattr(optimizer, "_non_finite_counters"):
-        return optimizer._non_finite_counters
+        return
     counters = [
         optimizer.add_variable(
             shape,
@@ -175,15 +175,24 @@ def skip_non_finite(model):
     def guarded_apply(grads, trainable_variables=None):
         grads = list(grads)
         finite = _all_finite(grads)
+        if replica_count() > 1:
+            # All replicas skip together.
+            bad = sum_over_replicas(ops.cast(ops.logical_not(finite), "int32"))
+            finite = bad == 0
         _count(counters, finite, optimizer._iterations)
-        if optimizer.gradient_accumulation_steps or _is_distributed():
+        if optimizer.gradient_accumulation_steps or (
+            keras.backend.backend() == "tensorflow" and replica_count() > 1
+        ):
             return apply(_or_zeros(finite, grads), trainable_variables)
         if keras.backend.backend() != "jax":
-            return ops.cond(
-                finite,
-                lambda: apply(grads, trainable_variables),
-                lambda: optimizer._iterations.assign_add(1) and None,
-            )
+
+            def update():
+                apply(grads, trainable_variables)
+
+            def skip():
+                optimizer._iterations.assign_add(1)
+
+            return ops.cond(finite, update, skip)
         # Where state is passed along, nothing can be assigned in one branch alone.
         variables = [
             *(trainable_variables or model.trainable_variables),
@@ -198,7 +207,6 @@ def skip_non_finite(model):
     optimizer._non_finite_counters = counters
     # What was compiled before knows nothing of it.
     model.train_function = None
-    return counters
 
 
 def _all_finite(grads):
@@ -214,20 +222,7 @@ def _all_finite(grads):
 
         # An embedding's gradient is a list of rows.
         grads = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]
-    finite = ops.all(ops.stack([ops.all(ops.isfinite(grad)) for grad in grads]))
-    if _is_distributed():
-        replica = tf.distribute.get_replica_context()
-        bad = tf.cast(tf.logical_not(finite), "int32")
-        finite = replica.all_reduce(tf.distribute.ReduceOp.SUM, bad) == 0
-    return finite
-
-
-def _is_distributed():
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return tf.distribute.get_strategy().num_replicas_in_sync > 1
+    return ops.all(ops.stack([ops.all(ops.isfinite(grad)) for grad in grads]))
 
 
 def _or_zeros(finite, grads):
@@ -242,6 +237,6 @@ def _count(counters, finite, iterations):
     bad = ops.cast(ops.logical_not(finite), skipped.dtype)
     slot = ops.arange(_REMEMBERED, dtype=skipped.dtype) == skipped % _REMEMBERED
     written = ops.logical_and(slot, ops.logical_not(finite))
-    numbers.assign(ops.where(written, iterations, numbers))
+    numbers.assign(ops.where(written, iterations.value, numbers.value))
     skipped.assign_add(bad)
     in_a_row.assign((in_a_row + 1) * bad)

@@ -1,16 +1,20 @@
 """What training depends on, as arrays and as plain values."""
 
-import importlib.metadata
 import json
 import platform
 import re
 import sys
+import warnings
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_tta.training.checkpoint_files import CheckpointError
+from keras_tta.training.guard import COUNTERS
+
+# Of the files; a change to what they hold makes another.
+FORMAT = 1
 
 
 def variables_of(model):
@@ -20,7 +24,8 @@ def variables_of(model):
         optimizer.build(model.trainable_variables)
     return {
         "model": model.variables,
-        "optimizer": optimizer.variables,
+        "optimizer": [v for v in optimizer.variables if v.name not in COUNTERS],
+        "guard": [v for v in optimizer.variables if v.name in COUNTERS],
         "metrics": model.metrics_variables,
     }
 
@@ -56,10 +61,11 @@ def check_arrays(model, arrays, kinds):
 
 
 def assign_arrays(model, arrays, kind, without=()):
-    """Give the variables of a kind the values read before."""
+    """Give the variables of a kind the values read before, but those of some names."""
     values = arrays[kind].values()
-    for variable, value in zip(variables_of(model)[kind], values, strict=True):
-        if not any(variable is other for other in without):
+    # Only a guard's counters may be new, or not be there any more.
+    for variable, value in zip(variables_of(model)[kind], values, strict=False):
+        if variable.name not in without:
             variable.assign(value)
 
 
@@ -135,17 +141,60 @@ def differences(saved, now, name=""):
     return lines
 
 
-def versions():
-    """Versions of what the numbers of a training depend on."""
-    names = {"keras_tta": "keras-tta", "keras": "keras", "numpy": "numpy"}
+def identity(description):
+    """What a checkpoint says of the training that it belongs to."""
+    return {"format": FORMAT, "description": description, "versions": _versions()}
+
+
+def check_same_training(path, saved, description):
+    """Raise a `CheckpointError` if a checkpoint belongs to another training.
+
+    Args:
+        path: the folder, for the message.
+        saved: dict with what `identity` gave.
+        description: what `describe` gives now.
+    """
+    now = identity(description)
+    parts = ("format", "description")
+    changed = differences(*({k: x[k] for k in parts} for x in (saved, now)))
+    if changed:
+        lines = "\n  ".join(line.removeprefix("description.") for line in changed)
+        raise CheckpointError(
+            f"{path} holds checkpoints of another training:\n  {lines}\nTo go on with "
+            "that one, put back what has changed (in one session, make and compile the "
+            "model anew). To begin another, choose another folder."
+        )
+    changed = differences(saved["versions"], now["versions"])
+    if changed:
+        warnings.warn(
+            "The checkpoint was saved with other versions, so that numbers may differ "
+            f"in their last bits. {'; '.join(changed)}.",
+            stacklevel=2,
+        )
+
+
+def is_first_process():
+    """Whether this process is the one that writes."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.process_index() == 0
+    if keras.backend.backend() == "torch":
+        import torch.distributed as distributed
+
+        joined = distributed.is_available() and distributed.is_initialized()
+        return not joined or distributed.get_rank() == 0
+    import tensorflow as tf
+
+    resolver = tf.distribute.get_strategy().cluster_resolver
+    return not (resolver and resolver.task_id)
+
+
+def _versions():
     backend = keras.backend.backend()
-    found = {"python": platform.python_version()}
-    for name, package in {**names, backend: backend}.items():
-        try:
-            found[name] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = getattr(sys.modules.get(name), "__version__", "unknown")
-    return found
+    modules = [sys.modules[name] for name in ("keras_tta", "keras", "numpy", backend)]
+    found = {module.__name__: str(module.__version__) for module in modules}
+    return {"python": platform.python_version(), **found}
 
 
 def _config(thing):

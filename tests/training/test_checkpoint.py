@@ -1,0 +1,414 @@
+"""A training in parts is the training in one, bit for bit, whatever interrupts it."""
+
+import errno
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from keras_tta.training import (
+    CheckpointError,
+    MetricsCSV,
+    TrainingCheckpoint,
+    WallClockBudget,
+)
+from tests.training.resumable_run import (
+    EPOCHS,
+    STEPS,
+    TOTAL,
+    At,
+    NumberBatches,
+    train,
+)
+
+BACKEND = keras.backend.backend()
+
+
+class Interruption(Exception):
+    pass
+
+
+def interrupt():
+    raise Interruption
+
+
+def make_model(units=3, rate=0.01):
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.Dense(units), keras.layers.Dropout(0.5)]
+    model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(rate), loss="mse", metrics=["mae"])
+    return model
+
+
+def fit(folder, *callbacks, model=None, batches=None, epochs=EPOCHS, **settings):
+    """Trains a small model of numbers; returns weights and the epochs' losses."""
+    model = model or make_model()
+    batches = batches or NumberBatches()
+    metrics = MetricsCSV(folder / "metrics.csv")
+    settings = {"every_steps": 2, "callbacks": [metrics], **settings}
+    checkpoint = TrainingCheckpoint(folder / "checkpoints", batches, **settings)
+    model.fit(
+        batches,
+        epochs=epochs,
+        shuffle=False,
+        verbose=0,
+        callbacks=[checkpoint, *callbacks, metrics],
+    )
+    return model.get_weights(), [(row["loss"], row["mae"]) for row in metrics.rows]
+
+
+def fit_in_parts(folder, step, action=interrupt, exception=Interruption):
+    with pytest.raises(exception):
+        fit(folder, At(step, action))
+    return fit(folder)
+
+
+def assert_same(found, expected):
+    for a, b in zip(found[0], expected[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert found[1] == expected[1]
+
+
+def steps_in(folder):
+    return [int(path.name[5:]) for path in sorted(folder.glob("checkpoints/step-*"))]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return fit(tmp_path_factory.mktemp("whole"))
+
+
+# === Killed and run again ===
+
+
+@pytest.mark.parametrize(
+    "objective, step, writing", [("tta", 8, []), ("electra", 6, ["writing"])]
+)
+def test_a_killed_pretraining_goes_on_bit_for_bit(tmp_path, objective, step, writing):
+    arguments = [str(tmp_path / "parts"), objective, str(step), *writing]
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.training.resumable_run", *arguments],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    last = steps_in(tmp_path / "parts")[-1]
+    assert step - 2 <= last <= step
+    whole = train(tmp_path / "whole", objective)
+    parts = train(tmp_path / "parts", objective)
+    assert_same(parts, whole)
+    read = [[s for s in steps if last <= s < TOTAL] for *_, steps in (whole, parts)]
+    assert read[0] == read[1] == list(range(last, TOTAL))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BACKEND == "torch", reason="Keras compiles PyTorch unasked never.")
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_with_and_without_compilation(tmp_path, jit_compile):
+    whole = train(tmp_path / "whole", jit_compile=jit_compile)
+    with pytest.raises(Interruption):
+        train(tmp_path / "parts", "tta", [At(8, interrupt)], jit_compile)
+    assert_same(train(tmp_path / "parts", jit_compile=jit_compile), whole)
+
+
+@pytest.mark.parametrize("step", [1, STEPS])
+def test_any_step_will_do(tmp_path, whole, step):
+    assert_same(fit_in_parts(tmp_path, step), whole)
+
+
+def test_interrupted_again_and_again(tmp_path, whole):
+    for step in (3, 1, 4, 2):
+        with pytest.raises(Interruption):
+            fit(tmp_path, At(step, interrupt))
+    assert_same(fit(tmp_path), whole)
+
+
+def test_data_of_any_kind_go_on_between_epochs(tmp_path):
+    x = np.random.default_rng(0).normal(size=(12, 8)).astype("float32")
+
+    def train(folder, *callbacks):
+        model = make_model()
+        checkpoint = TrainingCheckpoint(tmp_path / folder, every_steps=1)
+        history = model.fit(
+            x,
+            x[:, :1],
+            batch_size=4,
+            epochs=4,
+            shuffle=False,
+            verbose=0,
+            callbacks=[checkpoint, *callbacks],
+        )
+        return model.get_weights(), history.history["loss"]
+
+    whole = train("whole")
+    with pytest.raises(Interruption):
+        train("parts", At(8, interrupt))
+    weights, losses = train("parts")
+    assert_same((weights, losses), (whole[0], whole[1][2:]))
+
+
+def test_a_finished_run_trains_nothing_and_a_longer_one_goes_on(tmp_path, whole):
+    fit(tmp_path, epochs=1)
+    assert_same(fit(tmp_path), whole)
+    assert_same(fit(tmp_path, At(0, interrupt)), whole)
+
+
+# === Signals ===
+
+
+@pytest.fixture
+def signals():
+    """Whoever runs the tests keeps their handlers."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    "number, exception",
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)],
+)
+def test_a_signal_lets_the_step_end_and_saves(
+    tmp_path, whole, signals, number, exception
+):
+    with pytest.raises(exception) as raised:
+        fit(tmp_path, At(7, lambda: signal.raise_signal(number)), every_steps=None)
+    assert exception is KeyboardInterrupt or raised.value.code == 143
+    assert steps_in(tmp_path) == [8]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert_same(fit(tmp_path), whole)
+
+
+def test_a_second_signal_stops_at_once(tmp_path, signals):
+    def twice():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, At(7, twice), every_steps=None)
+    assert steps_in(tmp_path) == []
+
+
+def test_after_an_exception_signals_are_what_they_were(tmp_path, signals):
+    with pytest.raises(Interruption):
+        fit(tmp_path, At(1, interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+# === Disks ===
+
+
+def flip(path):
+    """Alters one bit of a checkpoint's weights."""
+    content = bytearray((path / "model.safetensors").read_bytes())
+    content[len(content) // 2] ^= 1
+    (path / "model.safetensors").write_bytes(content)
+
+
+def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, whole):
+    with pytest.raises(Interruption):
+        fit(tmp_path, At(8, interrupt))
+    flip(tmp_path / "checkpoints" / f"step-{steps_in(tmp_path)[-1]:010d}")
+    with pytest.warns(UserWarning, match="is damaged: .* set aside as damaged-step-"):
+        parts = fit(tmp_path)
+    assert_same(parts, whole)
+
+
+def test_if_all_are_damaged_nothing_is_trained(tmp_path):
+    fit(tmp_path)
+    for step in steps_in(tmp_path):
+        flip(tmp_path / "checkpoints" / f"step-{step:010d}")
+    with pytest.raises(CheckpointError, match="Every checkpoint .* is damaged"):
+        with pytest.warns(UserWarning):
+            fit(tmp_path)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, whole, monkeypatch):
+    write, written = safetensors.numpy.save_file, []
+
+    def save_file(tensors, path):
+        written.append(path)
+        if len(written) == 10:
+            Path(path).write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(tensors, path)
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", save_file)
+    with pytest.raises(CheckpointError, match="step 6 .*No space left .* of step 4"):
+        fit(tmp_path)
+    assert steps_in(tmp_path) == [2, 4]
+    assert not list(tmp_path.glob("checkpoints/.*"))
+    monkeypatch.undo()
+    assert_same(fit(tmp_path), whole)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_training(tmp_path):
+    (tmp_path / "checkpoints").write_text("a file")
+    with pytest.raises(CheckpointError, match="cannot be written to .*checkpoints"):
+        fit(tmp_path, At(0, interrupt))
+
+
+def test_data_that_vanish_leave_the_last_checkpoint(tmp_path, whole):
+    class Vanishing(NumberBatches):
+        def batch(self, step):
+            if step == 8:
+                raise OSError("tokens.npy is gone")
+            return super().batch(step)
+
+    with pytest.raises(Exception, match="tokens.npy is gone"):
+        fit(tmp_path, batches=Vanishing())
+    assert steps_in(tmp_path)[-1] >= 4
+    assert_same(fit(tmp_path), whole)
+
+
+# === What belongs together ===
+
+
+def test_another_training_is_refused_with_what_differs(tmp_path):
+    with pytest.raises(Interruption):
+        fit(tmp_path, At(3, interrupt))
+    for changed, said in (
+        (
+            {"model": make_model(units=4)},
+            r"model\.layers\.1\.config\.units: was 3, is 4",
+        ),
+        ({"model": make_model(rate=0.5)}, r"optimizer\.learning_rate: was 0\.00.*0\.5"),
+        ({"batches": NumberBatches(seed=4)}, r"data\.seed: was 3, is 4"),
+        ({"callbacks": []}, r"callbacks\.MetricsCSV: was \{\}, is None"),
+    ):
+        with pytest.raises(CheckpointError, match=said):
+            fit(tmp_path, **changed)
+
+
+def test_another_corpus_is_another_training(tmp_path, monkeypatch):
+    with pytest.raises(Interruption):
+        fit(tmp_path, At(3, interrupt))
+    batches = NumberBatches()
+    batches.sequences.tokens[7] += 1
+    with pytest.raises(CheckpointError, match=r"data\.sha256: was"):
+        fit(tmp_path, batches=batches)
+
+
+def test_other_versions_are_told(tmp_path):
+    fit(tmp_path)
+    newest = tmp_path / "checkpoints" / f"step-{TOTAL:010d}"
+    state = json.loads((newest / "training.json").read_text())
+    assert state["versions"]["keras"] == keras.version()
+    assert (state["epoch"], state["batch"], state["step"]) == (EPOCHS, 0, TOTAL)
+
+
+def test_epochs_of_another_length_than_the_data_say_are_refused(tmp_path):
+    batches = NumberBatches(steps_per_epoch=None)
+    checkpoint = TrainingCheckpoint(tmp_path, batches)
+    with pytest.raises(ValueError, match="`steps_per_epoch` to the batches"):
+        make_model().fit(batches, steps_per_epoch=2, verbose=0, callbacks=[checkpoint])
+
+
+@pytest.mark.agnostic
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"keep": 0}, "`keep` must be above 0"),
+        ({"every_minutes": -1}, "`every_minutes` must be above 0"),
+        ({"mode": "least"}, '`mode` is "min" or "max"'),
+        ({"callbacks": [keras.callbacks.Callback()]}, "get_state"),
+    ],
+)
+def test_arguments_out_of_range(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingCheckpoint("checkpoints", **settings)
+
+
+# === Which are kept ===
+
+
+class Scores(keras.callbacks.Callback):
+    """Puts a value into the logs of every epoch."""
+
+    def __init__(self, *values):
+        super().__init__()
+        self.values = values
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["score"] = self.values[epoch]
+
+
+def test_the_last_and_the_best_are_kept(tmp_path):
+    model = make_model()
+    batches = NumberBatches()
+    checkpoint = TrainingCheckpoint(
+        tmp_path / "checkpoints", batches, keep=2, every_steps=2, monitor="score"
+    )
+    best = []
+
+    class Weights(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            best.append(self.model.get_weights())
+
+    model.fit(
+        batches,
+        epochs=3,
+        shuffle=False,
+        verbose=0,
+        callbacks=[Scores(2.0, 1.0, 3.0), checkpoint, Weights()],
+    )
+    assert steps_in(tmp_path) == [10, 14, 15]
+    other = make_model()
+    assert checkpoint.restore_weights(other) == 10
+    assert_same((other.get_weights(), 0), (best[1], 0))
+    assert checkpoint.restore_weights(other, "last") == 15
+    assert_same((other.get_weights(), 0), (best[2], 0))
+
+
+def test_a_value_that_is_not_there_is_told(tmp_path):
+    with pytest.warns(UserWarning, match="monitor='score' is not among .*: loss, mae"):
+        fit(tmp_path, epochs=1, monitor="score")
+
+
+# === Other callbacks ===
+
+
+def test_a_budget_in_parts_is_one_budget(tmp_path):
+    class Clock:
+        now = 0.0
+
+        def __call__(self):
+            return self.now
+
+    class Tick(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            clock.now += 1.0
+
+    def fit_on(budget, *callbacks):
+        return fit(tmp_path, Tick(), budget, *callbacks, callbacks=[budget], epochs=100)
+
+    clock = Clock()
+    budget = WallClockBudget(21 / 60, 0.1, clock=clock)
+    with pytest.raises(Interruption):
+        fit_on(budget, At(8, interrupt))
+    clock.now += 1000.0  # Nobody trains.
+    budget = WallClockBudget(21 / 60, 0.1, clock=clock)
+    start = clock.now
+    fit_on(budget)
+    # Saved before step 8, the ninth second; what came after it was lost.
+    assert 21 - 9 <= clock.now - start <= 21 - 9 + 2
+    assert budget.share == 1.0
+    # Of a used budget nothing is left to train.
+    budget = WallClockBudget(21 / 60, 0.1, clock=clock)
+    fit_on(budget, At(0, interrupt))
+    with pytest.raises(CheckpointError, match=r"WallClockBudget\.minutes: was 0\.35"):
+        fit_on(WallClockBudget(1.0, 0.1, clock=clock))
