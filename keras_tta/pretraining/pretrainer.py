@@ -205,8 +205,12 @@ class Pretrainer(SavedAsPreset, keras.Model):
         # batch over the replicas, and there is none of a boolean mask.
         pass
 
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        result = super().compute_metrics(x, y, y_pred, sample_weight)
+        return metrics_of_all(self, result, super().get_metrics_result)
+
     def get_metrics_result(self):
-        return metrics_of_all(self, super().get_metrics_result)
+        return getattr(self, "_metrics_of_all", None) or super().get_metrics_result()
 
     def zero_grad(self, set_to_none=True):
         # What Keras lists to PyTorch goes by path, and those of two backbones coincide:

@@ -3,7 +3,7 @@
 from keras_tta.training.budget import WallClockBudget
 from keras_tta.training.checkpoint import TrainingCheckpoint
 from keras_tta.training.checkpoint_files import CheckpointError
-from keras_tta.training.distribution import Devices, distribute
+from keras_tta.training.distribution import Devices, SharedClock, distribute
 from keras_tta.training.guard import NonFiniteGuard
 from keras_tta.training.metrics_csv import MetricsCSV, read_metrics
 from keras_tta.training.optimizers import AdamWeightDecay
@@ -21,6 +21,7 @@ __all__ = [
     "MetricsCSV",
     "NonFiniteGuard",
     "Progress",
+    "SharedClock",
     "TokenCount",
     "TrainingCheckpoint",
     "WallClockBudget",

@@ -2,8 +2,10 @@
 
 import dataclasses
 import os
+import time
 
 import keras
+import numpy as np
 
 STRATEGIES = ("data", "model")
 
@@ -14,21 +16,21 @@ class Devices:
 
     Attributes:
         count: int, devices of all processes.
-        process_index: int, which share of every batch this process reads.
-        process_count: int, how many shares there are.
-        is_first: bool, whether this process is the one that writes files and figures.
+        process: int, which process this is; 0 is the one to write files and figures.
+        process_count: int.
+        share: (int, int), which part of every batch this process reads, of how many.
     """
 
     count: int = 1
-    process_index: int = 0
+    process: int = 0
     process_count: int = 1
-    is_first: bool = True
+    share: tuple[int, int] = (0, 1)
 
     def shares(self) -> dict[str, int]:
         """The arguments of `keras_tta.data.TokenBatches` that divide its batches."""
         return {
-            "process_index": self.process_index,
-            "process_count": self.process_count,
+            "process_index": self.share[0],
+            "process_count": self.share[1],
             "device_count": self.count,
         }
 
@@ -138,12 +140,10 @@ def _distribute_jax(devices, get_layout_map, model_devices):
             layout_map=get_layout_map(mesh), auto_shard_dataset=False
         )
     keras.distribution.set_distribution(distribution)
-    return Devices(
-        count,
-        distribution.data_shard_id,
-        min(distribution.num_processes, distribution.num_model_replicas),
-        jax.process_index() == 0,
-    )
+    processes = jax.process_count()
+    shares = min(processes, distribution.num_model_replicas)
+    share = distribution.data_shard_id, shares
+    return Devices(count, jax.process_index(), processes, share)
 
 
 _JAX_HINT = (
@@ -210,10 +210,15 @@ def _distribute_tensorflow(devices):
             f"Received: devices={devices}"
         )
     tf.distribute.experimental_set_strategy(strategy)
-    resolver = strategy.cluster_resolver
-    first = resolver is None or not resolver.task_id
+    process, processes = 0, 1
+    if "TF_CONFIG" in os.environ:
+        resolver = strategy.cluster_resolver
+        process, processes = (
+            resolver.task_id,
+            resolver.cluster_spec().num_tasks("worker"),
+        )
     # Every worker reads whole batches: TensorFlow takes each one's part of them.
-    return Devices(count, is_first=first)
+    return Devices(count, process, processes)
 
 
 def _distribute_torch(devices):
@@ -233,8 +238,8 @@ def _distribute_torch(devices):
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("nccl" if on_gpus else "gloo")
-    index = torch.distributed.get_rank()
-    return Devices(count, index, count, index == 0)
+    process = torch.distributed.get_rank()
+    return Devices(count, process, count, (process, count))
 
 
 def _checked_count(devices, found, hint):
@@ -244,3 +249,73 @@ def _checked_count(devices, found, hint):
             f"{found}. {hint}".strip()
         )
     return devices or found
+
+
+class SharedClock(keras.callbacks.Callback):
+    """The clock of the first process, alike in all of them.
+
+    What stops a training or sets its learning rate by the time must not do so in one
+    process and not in another. Called, it returns the seconds since training began, as
+    they were when the present step did. Put it first in `callbacks`.
+
+    Args:
+        devices: the `Devices` that `distribute` returned.
+        clock: a function without arguments that returns seconds. Defaults to
+            `time.monotonic`.
+
+    Example:
+    ```python
+    from keras_tta.training import Devices, SharedClock, WallClockBudget
+
+    clock = SharedClock(Devices())
+    budget = WallClockBudget(2.0, peak_learning_rate=1e-3, clock=clock)
+    callbacks = [clock, budget]
+    ```
+    """
+
+    def __init__(self, devices, clock=time.monotonic):
+        super().__init__()
+        self._devices = devices
+        self._clock = clock
+        self._start = clock()
+        self._now = 0.0
+
+    def __call__(self):
+        if self._devices.process_count == 1:
+            return self._clock()
+        return self._now
+
+    def on_train_begin(self, logs=None):
+        self._start = self._clock()
+        self._share()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._share()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._share()
+
+    def _share(self):
+        if self._devices.process_count > 1:
+            self._now = _of_first_process(self._clock() - self._start, self._devices)
+
+
+def _of_first_process(value, devices):
+    """A float of the first process, in all."""
+    if keras.backend.backend() == "jax":
+        from jax.experimental import multihost_utils
+
+        return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
+    value = keras.ops.convert_to_tensor(0.0 if devices.process else value)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        torch.distributed.all_reduce(value)
+        return float(value)
+    import tensorflow as tf
+
+    strategy = tf.distribute.get_strategy()
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: value if context.replica_id_in_sync_group == 0 else value * 0
+    )
+    return float(strategy.reduce("SUM", values, axis=None))

@@ -112,27 +112,32 @@ def _begin_alike(variables):
         torch.distributed.broadcast(variable.value.detach(), src=0)
 
 
-def metrics_of_all(model, get_result):
-    """What `get_result`, a model's `get_metrics_result`, says of all replicas."""
-    if replica_count() == 1:
-        return get_result()
-    if keras.backend.backend() == "torch":
-        reduced_by_keras = _keras_version() >= (3, 16)
-        variables = [] if reduced_by_keras else model.metrics_variables
-        mapping = [(v, sum_over_replicas(v.value)) for v in variables]
-        with keras.StatelessScope(state_mapping=mapping):
-            return get_result()
-    import tensorflow as tf
+def metrics_of_all(model, result, get_result):
+    """The metrics of all replicas after a step, where `result` is what one says.
 
-    result = get_result()
-    several = isinstance(
-        tf.distribute.get_strategy(), tf.distribute.MultiWorkerMirroredStrategy
-    )
-    if several and tf.distribute.in_cross_replica_context() is False:
-        # Over several hosts Keras takes a step's results for batches.
-        return {name: ops.expand_dims(value, 0) for name, value in result.items()}
+    Args:
+        model: the model, whose metrics are up to date.
+        result: dict of its metrics.
+        get_result: makes that dict from the metrics' variables.
+    """
+    if replica_count() == 1:
+        return result
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # Keras takes a step's results for batches, where there are several hosts.
+        strategy = tf.distribute.get_strategy()
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            return {name: ops.expand_dims(value, 0) for name, value in result.items()}
+        return result
+    variables = [] if _keras_reduces_metrics() else model.metrics_variables
+    mapping = [(v, sum_over_replicas(v.value)) for v in variables]
+    with keras.StatelessScope(state_mapping=mapping):
+        result = get_result()
+    # Kept for whoever asks between steps, in one process and not in the others.
+    object.__setattr__(model, "_metrics_of_all", result)
     return result
 
 
-def _keras_version():
-    return tuple(map(int, keras.version().split(".")[:2]))
+def _keras_reduces_metrics():
+    return tuple(map(int, keras.version().split(".")[:2])) >= (3, 16)

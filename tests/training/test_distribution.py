@@ -223,7 +223,7 @@ def test_one_device_is_nothing_special():
         "process_count": 1,
         "device_count": 1,
     }
-    assert devices.is_first
+    assert (devices.process, devices.process_count) == (0, 1)
 
 
 def mesh(*shape):

@@ -73,7 +73,7 @@ def main(
         batches = TokenBatches(texts, 8, 8, seed=1, steps_per_epoch=2, **shares)
         held_out = TokenBatches(texts[:20], 8, 8, shuffle=False, **shares)
         pretrainer = {"tta": tta, "mlm": mlm, "electra": electra}[name]()
-        if keras.backend.backend() == "torch" and devices and not devices.is_first:
+        if keras.backend.backend() == "torch" and devices and devices.process:
             # Processes need not begin alike.
             weights = pretrainer.trainable_weights
             weights[0].assign(weights[0] + 1)
@@ -105,7 +105,7 @@ def main(
             if keras.backend.backend() == "jax":
                 split = not value.sharding.is_fully_replicated
                 results[f"{name} split {index:03d} {path}"] = split
-    if devices is None or devices.is_first:
+    if devices is None or not devices.process:
         np.savez(out, **results)
 
 
