@@ -10,7 +10,9 @@ class DisentangledEmbedding(keras.layers.ReversibleEmbedding):
 
     `E = stop_gradient(E_shared) + E_own`, and `E_own` starts at zero: gradient-
     disentangled embedding sharing (He et al., ICLR 2023, arXiv 2111.09543, section
-    3.3). It follows what the other embedding learns and teaches it nothing.
+    3.3). It follows what the other embedding learns and teaches it nothing. Weight
+    decay draws it to the other; an optimizer leaves it out by its name,
+    `own_embeddings`.
 
     Args:
         shared: a `keras.layers.Embedding`.
@@ -32,18 +34,18 @@ class DisentangledEmbedding(keras.layers.ReversibleEmbedding):
     """
 
     def __init__(self, shared, **kwargs):
-        super().__init__(
-            shared.input_dim,
-            shared.output_dim,
-            embeddings_initializer="zeros",
-            **kwargs,
-        )
+        super().__init__(shared.input_dim, shared.output_dim, **kwargs)
         self.shared = shared
 
     def build(self, input_shape=None):
         if not self.shared.built:
             self.shared.build(input_shape)
-        super().build(input_shape)
+        self._embeddings = self.add_weight(
+            shape=(self.input_dim, self.output_dim),
+            initializer="zeros",
+            name="own_embeddings",
+        )
+        self.built = True
 
     @property
     def own(self):

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_tta.presets import load_electra_transformers, save_electra_transformers
 from keras_tta.pretraining.generator_objective import copy_head
-from keras_tta.pretraining.generators import restore_disentangled
+from keras_tta.pretraining.generators import restore_embeddings
 from keras_tta.pretraining.replaced_token_detection import ReplacedTokenDetection
 
 
@@ -117,9 +117,7 @@ def both_networks(generator, discriminator, masking, options):
         options["tie"] = _what_is_shared(generator, discriminator)
         generator = None if options["tie"] == "all" else generator
     electra = ReplacedTokenDetection(generator, discriminator, masking, **options)
-    if electra.tie == "disentangled":
-        networks = electra.generator, electra.discriminator
-        restore_disentangled(networks, (generator, discriminator))
+    restore_embeddings(electra, generator, discriminator)
     copy_head(generator_head, electra.generator_head)
     electra.head.set_weights(head.get_weights())
     return electra

@@ -20,7 +20,7 @@ from keras_tta.pretraining.generators import (
     TIES,
     UnigramHead,
     WithoutDropout,
-    restore_disentangled,
+    restore_embeddings,
     tied_networks,
 )
 from keras_tta.pretraining.masked_lm import MaskedLM, masked_rows
@@ -253,9 +253,7 @@ class GeneratorObjective(Pretrainer):
         directory = Path(directory) / "generator"
         generator = load_backbone(directory, dtype=dtype)
         pretrainer = cls(generator, discriminator, **settings)
-        if pretrainer.tie == "disentangled":
-            networks = pretrainer.generator, pretrainer.discriminator
-            restore_disentangled(networks, (generator, discriminator))
+        restore_embeddings(pretrainer, generator, discriminator)
         load_head_weights(directory, pretrainer.generator_head)
         return pretrainer
 

@@ -43,17 +43,20 @@ def tied_networks(generator, discriminator, tie):
     return generator, discriminator
 
 
-def restore_disentangled(networks, saved):
-    """Give networks the embeddings of two that were saved, both (generator, ...)."""
-    generator, discriminator = (network.embeddings for network in networks)
-    generator.norm.set_weights(saved[0].embeddings.norm.get_weights())
+def restore_embeddings(objective, generator, discriminator):
+    """Give an objective with disentangled tables those that two networks had."""
+    if objective.tie != "disentangled":
+        return
+    norm = objective.generator.embeddings.norm
+    norm.set_weights(generator.embeddings.norm.get_weights())
     for name in DISENTANGLED:
         shared, sum_of_both = (
             ops.convert_to_numpy(getattr(network.embeddings, name).embeddings)
-            for network in saved
+            for network in (generator, discriminator)
         )
-        getattr(generator, name).embeddings.assign(shared)
-        getattr(discriminator, name).own.assign(sum_of_both - shared)
+        table = getattr(objective.discriminator.embeddings, name)
+        table.shared.embeddings.assign(shared)
+        table.own.assign(sum_of_both - shared)
 
 
 def _check_tables(generator, discriminator):

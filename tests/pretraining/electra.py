@@ -54,21 +54,24 @@ def networks(dropout=0.0, noise=0.3):
     return generator, discriminator
 
 
-def evaluate(pretrainer, batch=BATCH, **kwargs):
-    pretrainer.compile("sgd")
-    return pretrainer.evaluate(batch, verbose=0, return_dict=True, **kwargs)
-
-
 def nats(logits, labels):
     logits = numpy(logits).astype("float64")
     total = np.log(np.exp(logits).sum(-1))
     return total - np.take_along_axis(logits, labels[..., None], -1)[..., 0]
 
 
-def loss_of(pretrainer, training=False):
+def loss_of(pretrainer, training=False, batch=BATCH):
     """The loss of a forward pass, without a compiled step."""
-    targets = pretrainer(BATCH, training=training)
+    targets = pretrainer(batch, training=training)
     return pretrainer.objective_loss(targets, None, training, {})
+
+
+def figures_of(pretrainer, batch=BATCH):
+    """What `evaluate` gives, without a compiled step."""
+    pretrainer.reset_metrics()
+    loss = loss_of(pretrainer, batch=batch)
+    metrics = {x.name: float(numpy(x.result())) for x in pretrainer._tracked_metrics}
+    return {**metrics, "loss": float(numpy(loss))}
 
 
 def gradients(pretrainer, weights):
@@ -87,9 +90,13 @@ def moved(electra):
         "positions": electra.backbone.embeddings.position_embedding.weights,
         "head": electra.head.weights,
     }
-    names = [name for name, weights in parts.items() for _ in weights]
-    found = gradients(electra, sum(parts.values(), []))
-    return {name for name, x in zip(names, found, strict=True) if x.any()}
+    # Each once, for parts share weights.
+    unique = list({id(w): w for weights in parts.values() for w in weights}.values())
+    found = [x.any() for x in gradients(electra, unique)]
+    with_gradient = {id(w) for w, any_ in zip(unique, found, strict=True) if any_}
+    return {
+        name for name, weights in parts.items() if {*map(id, weights)} & with_gradient
+    }
 
 
 DISCRIMINATOR = {"trunk", "table", "positions", "head"}
