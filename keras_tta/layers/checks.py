@@ -1,5 +1,7 @@
 """Checks of constructor arguments, worded alike everywhere."""
 
+from numbers import Integral, Real
+
 
 def check_positive_integers(owner, **arguments):
     """Raise unless every argument is a positive integer."""
@@ -14,10 +16,27 @@ def check_positive_integers(owner, **arguments):
 def check_fraction(owner, **arguments):
     """Raise unless every argument lies in [0, 1)."""
     for name, value in arguments.items():
-        if not isinstance(value, (int, float)) or not 0 <= value < 1:
+        if not isinstance(value, Real) or not 0 <= value < 1:
             raise ValueError(
                 f"`{name}` of {type(owner).__name__} must be a share from 0 up to, but "
                 f"not including, 1. Received: {name}={value!r}"
+            )
+
+
+def check_token_ids(owner, vocabulary_size, **arguments):
+    """Raise unless every argument is a token id, or a collection of them."""
+    for name, value in arguments.items():
+        ids = [value] if isinstance(value, (Integral, float)) else value
+        try:
+            known = all(
+                isinstance(i, Integral) and 0 <= i < vocabulary_size for i in ids
+            )
+        except TypeError:
+            known = False
+        if not known:
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must be of token ids, integers "
+                f"from 0 to {vocabulary_size - 1}. Received: {name}={value!r}"
             )
 
 

@@ -10,6 +10,7 @@ from keras_tta.layers.checks import (
     check_fraction,
     check_one_of,
     check_positive_integers,
+    check_token_ids,
 )
 from keras_tta.layers.sublayers import bert_initializer, dropout_layer, layer_norm
 
@@ -159,12 +160,8 @@ class TTAEmbedding(_Embedding):
             **kwargs,
         )
         check_one_of(self, ("mask", "position"), query=query)
-        if query == "mask" and not 0 <= mask_token_id < vocabulary_size:
-            raise ValueError(
-                "`mask_token_id` must lie in the vocabulary, 0 to "
-                f"{vocabulary_size - 1}, when query='mask'. "
-                f"Received: mask_token_id={mask_token_id!r}"
-            )
+        if query == "mask":
+            check_token_ids(self, vocabulary_size, mask_token_id=mask_token_id)
         self.query = query
         self.mask_token_id = mask_token_id
         self.query_dropout = dropout_layer(self, "query_dropout")

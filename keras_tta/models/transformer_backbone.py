@@ -186,7 +186,7 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
         self.max_sequence_length = max_sequence_length
         self.embedding_dim = embedding_dim
         self.num_segments = num_segments
-        self.dropout = dropout
+        self.dropout = float(dropout)
         self.visibility = visibility.rule
         self.layer_norm_epsilon = layer_norm_epsilon
         self.kernel_initializer = kernel_initializer

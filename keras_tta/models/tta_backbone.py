@@ -152,7 +152,7 @@ class TTABackbone(Siblings, keras_hub.models.Backbone):
         self.hidden_dim = hidden_dim
         self.intermediate_dim = intermediate_dim
         self.max_sequence_length = max_sequence_length
-        self.dropout = dropout
+        self.dropout = float(dropout)
         self.query = query
         self.mask_token_id = mask_token_id
         self.visibility = visibility.rule
