@@ -35,7 +35,7 @@ def check_token_ids(owner, vocabulary_size, **arguments):
             known = False
         if not known:
             raise ValueError(
-                f"`{name}` of {type(owner).__name__} must be of token ids, integers "
+                f"`{name}` of {type(owner).__name__} must be token ids, integers "
                 f"from 0 to {vocabulary_size - 1}. Received: {name}={value!r}"
             )
 

@@ -18,7 +18,7 @@ def test_token_ids(ids):
 
 @pytest.mark.parametrize("ids", [-1, 11, 4.0, "4", "0134", (0, -1), (0.5,), ("a",)])
 def test_what_is_no_token_id(ids):
-    with pytest.raises(ValueError, match="`ids` of NoneType must be of token ids"):
+    with pytest.raises(ValueError, match="`ids` of NoneType must be token ids"):
         check_token_ids(None, 11, ids=ids)
 
 

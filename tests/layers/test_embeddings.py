@@ -96,7 +96,7 @@ def test_config_round_trip():
     "options, message",
     [
         ({"query": "token"}, "must be one of 'mask', 'position'.*query='token'"),
-        ({"mask_token_id": 9}, "in the vocabulary, 0 to 8.*mask_token_id=9"),
+        ({"mask_token_id": 9}, "integers from 0 to 8.*mask_token_id=9"),
         ({"mask_token_id": -1}, "mask_token_id=-1"),
         ({"dropout": 2}, "dropout=2"),
         ({"hidden_dim": 0}, "hidden_dim=0"),
