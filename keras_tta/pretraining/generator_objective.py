@@ -270,6 +270,7 @@ class GeneratorObjective(Pretrainer):
             "generator": generator,
             "discriminator": serialize(self.discriminator),
             "masking": serialize(self.masking),
+            "normalization": self.normalization,
             "tie": self.tie,
             "generator_weight": self.generator_weight,
             "temperature": sampler.temperature,

@@ -127,7 +127,6 @@ class LanguageAutoencoder(Pretrainer):
         return {
             **super().get_config(),
             "special_token_ids": self.special_token_ids,
-            "normalization": self.normalization,
             "packed": self.packed,
             "visibility_mix": self.visibility_mix,
             "seed": self.seed,

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tta.layers.checks import check_one_of
+from keras_tta.layers.checks import check_one_of, check_token_ids
 from keras_tta.pretraining.denominators import (
     batches_read,
     check_counts,
@@ -66,6 +66,8 @@ class Pretrainer(SavedAsPreset, keras.Model):
         **kwargs,
     ):
         check_one_of(self, ("tokens", "positions"), normalization=normalization)
+        size = backbone.vocabulary_size
+        check_token_ids(self, size, special_token_ids=special_token_ids)
         super().__init__(inputs=inputs, outputs=targets, **kwargs)
         self.backbone = backbone
         self.head = head
@@ -299,6 +301,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
         return {
             "name": self.name,
             "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "normalization": self.normalization,
         }
 
     @classmethod
