@@ -248,3 +248,10 @@ def test_the_recipe_is_berts():
     schedule = pretrainer.optimizer._learning_rate.get_config()
     assert schedule["peak_learning_rate"] == 1e-4
     assert schedule["warmup_steps"] == 10_000
+
+
+def test_the_normalization_is_kept():
+    pretrainer = make_pretrainer(normalization="positions")
+    assert MaskedLM.from_config(pretrainer.get_config()).normalization == "positions"
+    with pytest.raises(ValueError, match="normalization='sum'"):
+        make_pretrainer(normalization="sum")
