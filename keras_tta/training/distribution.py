@@ -101,6 +101,11 @@ def distribute(
             "`TTABackbone.get_layout_map`, and no other strategy has a use for it. "
             f"Received: strategy={strategy!r}, get_layout_map={get_layout_map!r}"
         )
+    if model_devices is not None and strategy != "model":
+        raise ValueError(
+            "`model_devices` is of strategy='model'. "
+            f"Received: model_devices={model_devices}, strategy={strategy!r}"
+        )
     if backend == "jax":
         return _distribute_jax(devices, get_layout_map, model_devices)
     if backend == "tensorflow":

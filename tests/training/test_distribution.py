@@ -194,6 +194,7 @@ def test_accumulation_that_keras_cannot_distribute_is_refused(tmp_path):
     [
         ({"strategy": "pipeline"}, "one of 'data', 'model'.*'pipeline'"),
         ({"devices": 0}, "at least 1"),
+        ({"model_devices": 2}, "`model_devices` is of strategy='model'"),
         ({"get_layout_map": TTABackbone.get_layout_map}, "no other strategy"),
         (
             {"devices": 99},
