@@ -90,7 +90,17 @@ class _TokenHead(keras.layers.Layer):
     def _table(self):
         if not self.token_embedding.tie_weights:
             return ops.transpose(self.token_embedding.reverse_embeddings)
-        return ops.convert_to_tensor(self.token_embedding.embeddings)
+        table = ops.convert_to_tensor(self.token_embedding.embeddings)
+        mode = getattr(self.token_embedding, "quantization_mode", None)
+        if mode is None:
+            return table
+        if mode != "int8":
+            raise ValueError(
+                f"{type(self).__name__} reads the token table in float or int8. "
+                f'Quantize the backbone to "int8". Received: {mode!r}'
+            )
+        scale = ops.expand_dims(self.token_embedding.embeddings_scale, -1)
+        return ops.cast(table, scale.dtype) / scale
 
     def _logits(self, states, table, bias):
         table = ops.cast(table, states.dtype)

@@ -222,3 +222,20 @@ def test_config_round_trip():
     assert type(again) is TokenPredictionHead
     assert again.get_config() == head.get_config()
     assert again.vocabulary_size == V
+
+
+def test_a_quantized_table_is_read_as_numbers():
+    head = make()
+    exact = numpy(head(HIDDEN))
+    _, nats, _ = head.loss(HIDDEN, LABELS, WEIGHTS, training=False)
+    head.token_embedding.quantize("int8")
+    np.testing.assert_allclose(numpy(head(HIDDEN)), exact, atol=0.1)
+    _, rounded, _ = head.loss(HIDDEN, LABELS, WEIGHTS, training=False)
+    np.testing.assert_allclose(numpy(rounded), numpy(nats), atol=0.1)
+
+
+def test_a_table_that_cannot_be_read_is_refused():
+    head = make()
+    head.token_embedding.quantize("int4")
+    with pytest.raises(ValueError, match="Received: 'int4'"):
+        head(HIDDEN)
