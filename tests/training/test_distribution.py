@@ -173,6 +173,24 @@ def test_many_devices_are_one(layout, objectives, one_device, tmp_path):
 
 
 @slow
+def test_two_devices_stop_and_four_go_on(one_device, tmp_path):
+    start = {
+        "jax": lambda count: (devices_of_jax(count), {"spread": {"devices": count}}),
+        "tensorflow": lambda count: (
+            one_process(),
+            {"spread": {"devices": count}, "cpus": count},
+        ),
+        "torch": lambda count: (processes_of_torch(count), {"spread": {}}),
+    }[BACKEND]
+    for count, epochs in ((2, 2), (4, 4)):
+        environments, options = start(count)
+        options |= {"epochs": epochs, "folder": str(tmp_path / "checkpoints")}
+        results = train(tmp_path / "out.npz", ["tta"], *environments, **options)
+    assert len(results["tta history loss"]) == 2
+    assert_same(results, one_device(["tta"]))
+
+
+@slow
 @pytest.mark.skipif(BACKEND == "tensorflow", reason="Keras cannot, and we say so.")
 def test_many_devices_accumulate_as_one(one_device, tmp_path):
     environments, options = next(iter(LAYOUTS.values()))
