@@ -127,11 +127,15 @@ def build(objective, tokenizer, seed):
         masking = TokenMasking(tokenizer.vocabulary_size(), *special, seed=seed)
         return MaskedLM(encoder, masking, packed=True)
     if objective == "T-TA":
-        sizes = encoder.get_config()
-        names = ("vocabulary_size", "num_layers", "num_heads", "hidden_dim")
-        names += ("intermediate_dim", "max_sequence_length", "dropout")
         encoder = TTABackbone(
-            **{name: sizes[name] for name in names}, mask_token_id=special[0]
+            tokenizer.vocabulary_size(),
+            num_layers=recipe.num_layers,
+            num_heads=recipe.num_heads,
+            hidden_dim=recipe.hidden_dim,
+            intermediate_dim=recipe.intermediate_dim,
+            max_sequence_length=recipe.sequence_length,
+            dropout=recipe.dropout,
+            mask_token_id=special[0],
         )
         return LanguageAutoencoder(encoder, special_token_ids=special[1], packed=True)
     cls, options = {
