@@ -171,16 +171,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch, self._batch = epoch, self._skipped
         self._epoch_start = self._trained
-        if self._restored:
-            # Keras has reset the metrics, and other callbacks have begun.
-            arrays, state = self._restored
-            if self._skipped:
-                assign_arrays(self.model, arrays, "metrics")
-            for callback, saved in zip(
-                self._callbacks, state["callbacks"], strict=True
-            ):
-                callback.set_state(saved)
-            self._restored = None
+        self._hand_out()
         self._in_rest = self._skipped > 0
         if self._in_rest:
             # Keras has counted on more batches.
@@ -223,6 +214,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self._compare(logs)
 
     def on_train_end(self, logs=None):
+        self._hand_out()
         if self._trained:
             self._save(in_epoch=False)
         if self._signals.received is not None:
@@ -312,6 +304,18 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             over = model._initial_epoch >= self.params["epochs"]
             what = "Training is finished, at" if over else "Going on from"
             print(f"{what} step {step} ({self._folder.path}).")
+
+    def _hand_out(self):
+        """Restore what Keras and the other callbacks reset when they begin."""
+        if self._restored:
+            arrays, state = self._restored
+            if self._skipped:
+                assign_arrays(self.model, arrays, "metrics")
+            for callback, saved in zip(
+                self._callbacks, state["callbacks"], strict=True
+            ):
+                callback.set_state(saved)
+            self._restored = None
 
     def _end_rest_of_epoch(self):
         """Once, after an epoch of which an earlier part of the run has made some."""

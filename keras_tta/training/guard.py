@@ -1,5 +1,6 @@
 """Steps whose gradients are no numbers: skipped, counted, named, and recovered from."""
 
+import contextlib
 import warnings
 
 import keras
@@ -160,16 +161,18 @@ def skip_non_finite(model):
         optimizer.build(model.trainable_variables)
     if hasattr(optimizer, "_non_finite_counters"):
         return
-    counters = [
-        optimizer.add_variable(
-            shape,
-            initializer="zeros",
-            dtype="int",
-            aggregation="only_first_replica",
-            name=name,
-        )
-        for shape, name in zip([(), (), (_REMEMBERED,)], COUNTERS, strict=True)
-    ]
+    strategy = getattr(model, "distribute_strategy", None)  # TensorFlow's
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        counters = [
+            optimizer.add_variable(
+                shape,
+                initializer="zeros",
+                dtype="int",
+                aggregation="only_first_replica",
+                name=name,
+            )
+            for shape, name in zip([(), (), (_REMEMBERED,)], COUNTERS, strict=True)
+        ]
     apply = optimizer.apply
 
     def guarded_apply(grads, trainable_variables=None):

@@ -86,6 +86,7 @@ class Progress(keras.callbacks.ProgbarLogger):
         self._training = True
         self._doing = "compiling the first step"
         self._step = self._epoch_start = 0
+        self._first_step = None
         self._past_tokens = 0
         self._logs, self._held_out = {}, []
         self._started = self._clock()
@@ -96,7 +97,14 @@ class Progress(keras.callbacks.ProgbarLogger):
         self._start_live()
 
     def on_epoch_begin(self, epoch, logs=None):
+        steps = self.params["steps"]
+        if steps:
+            # What goes on in mid-epoch has a rest of it to read.
+            rest = getattr(self._batches, "num_batches", None) or steps
+            self._step = (epoch + 1) * steps - rest
         self._epoch, self._epoch_start = epoch, self._step
+        if self._first_step is None:
+            self._first_step = self._step
 
     def on_train_batch_begin(self, batch, logs=None):
         self._batch, self._step = batch, self._epoch_start + batch
@@ -130,7 +138,7 @@ class Progress(keras.callbacks.ProgbarLogger):
     # === Measuring ===
 
     def _measure(self):
-        first = self._baseline is None and self._step > 0
+        first = self._baseline is None and self._step > self._first_step
         if first or self._clock() - self._last_read >= _REFRESH_SECONDS:
             self._learning_rate = _to_float(self.model.optimizer.learning_rate)
             if self._step > self._epoch_start:
@@ -212,7 +220,7 @@ class Progress(keras.callbacks.ProgbarLogger):
         return "  ".join(filter(None, parts))
 
     def _summary(self):
-        done = f"{self._step:,} steps"
+        done = f"{self._step - (self._first_step or 0):,} steps"
         if self._tokens:
             done += f", {_short(self._tokens)} tokens"
         speed = f" ({self._speed()})" if self._speed() else ""
