@@ -7,6 +7,9 @@
 What can be learned is in `objectives.py`. Text is UTF-8, one sentence a line, documents
 apart by a blank line. Without `--corpus` it trains on the documentation that comes with
 Python. The output folder holds the preset, `metrics.csv` and `loss.png`.
+
+An interrupted run (Ctrl-C, a lost machine) goes on when the same command is run again;
+one that is finished trains no more. Other settings need another `--output`.
 """
 
 from itertools import islice
@@ -28,12 +31,18 @@ from keras_tta.data import (
     write_token_store,
 )
 from keras_tta.layers.corruption import MASSDenoising
+from keras_tta.models import TTABackbone
 from keras_tta.tasks import TextScorer
 from keras_tta.training import (
     AdamWeightDecay,
+    CheckpointError,
     MetricsCSV,
+    NonFiniteGuard,
     Progress,
+    SharedClock,
+    TrainingCheckpoint,
     WallClockBudget,
+    distribute,
     plot_curves,
 )
 
@@ -53,14 +62,23 @@ flags.DEFINE_integer("batch_size", 8, "Rows of that length in a batch.")
 flags.DEFINE_float("learning_rate", None, "Highest; 5e-3 for denoisers, else 1e-3.")
 flags.DEFINE_float("dropout", 0.0, "Dropout; more than 0 if the text is read often.")
 flags.DEFINE_integer("steps_per_evaluation", 200, "Steps between evaluations.")
+flags.DEFINE_integer("devices", None, "How many; by default all there are.")
+flags.DEFINE_enum("strategy", "data", ["data", "model"], "What devices divide.")
+flags.DEFINE_integer("model_devices", None, "Devices that hold a weight together.")
 flags.DEFINE_integer("seed", 0, "For weights, dropout and the order of the text.")
 
 console = Console()
 
 
 def main(_):
+    layout = TTABackbone.get_layout_map if FLAGS.strategy == "model" else None
+    devices = distribute(FLAGS.devices, FLAGS.strategy, layout, FLAGS.model_devices)
     keras.utils.set_random_seed(FLAGS.seed)
     output = Path(FLAGS.output)
+    checkpoints = output / f"checkpoints-{FLAGS.objective}"
+    if devices.process:  # The first process speaks and writes for all.
+        console.quiet = True
+        output = output / f"process-{devices.process}"
     output.mkdir(parents=True, exist_ok=True)
     # Encoders read sentences with [SOS] and [EOS], several in a row; denoisers, which
     # add the ends themselves, a piece of a document.
@@ -80,6 +98,7 @@ def main(_):
         "batch_size": FLAGS.batch_size,
         "sequence_length": FLAGS.sequence_length,
         **rows,
+        **devices.shares(),
     }
     train_batches = TokenBatches(
         train, seed=FLAGS.seed, steps_per_epoch=FLAGS.steps_per_evaluation, **shape
@@ -98,14 +117,28 @@ def main(_):
     pretrainer = build_pretrainer(tokenizer)
     learning_rate = FLAGS.learning_rate or (5e-3 if denoises else 1e-3)
     pretrainer.compile(AdamWeightDecay(learning_rate, bias_correction=True))
-    budget = WallClockBudget(FLAGS.minutes, learning_rate)
+    clock = SharedClock(devices)
+    budget = WallClockBudget(FLAGS.minutes, learning_rate, clock=clock)
     metrics = MetricsCSV(output / "metrics.csv")
-    pretrainer.fit(
-        train_batches,
-        validation_data=held_out_batches,
-        epochs=1_000_000,  # The budget ends it.
-        callbacks=[budget, Progress(budget, train_batches), metrics],
-    )
+    checkpoint = TrainingCheckpoint(checkpoints, train_batches, [budget, metrics])
+    progress = Progress(budget, train_batches)
+    try:
+        pretrainer.fit(
+            train_batches,
+            validation_data=held_out_batches,
+            epochs=1_000_000,  # The budget ends it.
+            callbacks=[
+                checkpoint,
+                NonFiniteGuard(checkpoint),
+                clock,
+                budget,
+                *[progress] * (devices.process_count == 1),
+                metrics,
+            ],
+            verbose=2 * (not devices.process),
+        )
+    except CheckpointError as error:
+        raise SystemExit(str(error)) from error
 
     # What was learned.
     nats = pretrainer.evaluate(held_out_batches, verbose=0, return_dict=True)[
@@ -120,13 +153,15 @@ def main(_):
         figures={"held-out nats a token": nats, "of a unigram model": unigram},
     )
     plot_curves(metrics.rows, output / "loss.png", unigram=unigram)
+    console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
+    if devices.count > 1:
+        return  # A few sentences do not divide among many.
     if denoises:
         show_completions(pretrainer, tokenizer, held_out_batches[0][0])
     else:
         part = "preset/generator" if FLAGS.objective in WITH_GENERATOR else "preset"
         scorer = TextScorer.from_preset(output / part)
         show_pairs(scorer, map(tokenizer.detokenize, held_out))
-    console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
 
 
 def read_corpus(output):
