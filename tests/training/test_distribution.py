@@ -122,12 +122,9 @@ LAYOUTS = {
 }[BACKEND]
 # A process takes seconds to import and, but on PyTorch, to compile.
 ALL = "tta", "mlm", "electra"
-if BACKEND == "torch":
-    CASES = [pytest.param("two processes", ALL)]
-else:
-    first, *others = LAYOUTS
-    CASES = [pytest.param(first, ALL[:1]), pytest.param(first, ALL[1:], marks=slow)]
-    CASES += [pytest.param(layout, ALL, marks=slow) for layout in others]
+first, *others = LAYOUTS
+CASES = [pytest.param(first, ALL[:1]), pytest.param(first, ALL[1:], marks=slow)]
+CASES += [pytest.param(layout, ALL, marks=slow) for layout in others]
 
 
 @pytest.fixture(scope="module")
