@@ -30,7 +30,7 @@ from keras_tta.data import (
     train_wordpiece,
     write_token_store,
 )
-from keras_tta.layers import TokenMasking
+from keras_tta.layers.corruption import TokenMasking
 from keras_tta.models import TTABackbone
 from keras_tta.presets import ELECTRA_RECIPES
 from keras_tta.pretraining import (
@@ -103,9 +103,10 @@ def main(_):
             # Long texts and unknown tokens are the same for all.
             warnings.simplefilter("ignore")
     show("Linear probes", read_rows(path))
-    if FLAGS.timed_steps:
-        path = output / "step_time.csv"
+    path = output / "step_time.csv"
+    if FLAGS.timed_steps and not path.exists():
         report(step_times(tokenizer, batches(train, 0)[0][0]), path)
+    if path.exists():
         show("Step time", read_rows(path))
 
 

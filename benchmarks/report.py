@@ -13,13 +13,21 @@ def report(rows, path=None):
     for row in rows:
         print(*(f"{name}={value}" for name, value in row.items()), sep="  ", flush=True)
     if path:
-        path = Path(path)
-        is_new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, {name: None for row in rows for name in row})
-            if is_new:
-                writer.writeheader()
-            writer.writerows(rows)
+        append_rows(Path(path), rows)
+
+
+def append_rows(path, rows):
+    """Append rows to a CSV file whose columns are theirs."""
+    columns = list({name: None for row in rows for name in row})
+    is_new = not path.exists()
+    with path.open("a+", newline="") as file:
+        file.seek(0)
+        if not is_new and next(csv.reader(file)) != columns:
+            raise SystemExit(f"{path} has other columns: give another file.")
+        writer = csv.DictWriter(file, columns)
+        if is_new:
+            writer.writeheader()
+        writer.writerows(rows)
 
 
 def median_seconds(calls, repeats, untimed=1):

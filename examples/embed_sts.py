@@ -1,7 +1,7 @@
 """Embed sentences and compare their cosines with people's judgement (STS-B, SICK).
 
-    python examples/embed_sts.py --preset runs/demo/preset --pairs sts-dev.csv
-    python examples/embed_sts.py --preset runs/demo/preset --pairs sts-dev.csv \\
+    python examples/embed_sts.py --preset runs/tta/preset --pairs sts-dev.csv
+    python examples/embed_sts.py --preset runs/tta/preset --pairs sts-dev.csv \\
         --pooling idf --fuse_tokens 0.5 --fit sts-train.csv --whiten
 
 `--fit` names sentence pairs whose texts IDF and whitening learn from; their scores are
@@ -14,7 +14,7 @@ from keras_tta.evaluation import read_sentence_pairs, semantic_similarity
 from keras_tta.tasks import TextEmbedder
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("preset", "runs/demo/preset", "Folder of the trained model.")
+flags.DEFINE_string("preset", "runs/tta/preset", "Folder of the trained model.")
 flags.DEFINE_string("pairs", None, "Scored pairs, as of STS-B or SICK.", required=True)
 flags.DEFINE_string("pooling", "mean", "See keras_tta.tasks.TextEmbedder.")
 flags.DEFINE_integer("layer", -1, "Which layer is pooled; 0 is the embeddings.")

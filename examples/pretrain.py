@@ -9,7 +9,8 @@ apart by a blank line. Without `--corpus` it trains on the documentation that co
 Python. The output folder holds the preset, `metrics.csv` and `loss.png`.
 
 An interrupted run (Ctrl-C, a lost machine) goes on when the same command is run again;
-one that is finished trains no more. Other settings need another `--output`.
+one that is finished trains no more. Other settings need another `--output`: what they
+find there of another run is refused, not replaced.
 """
 
 from itertools import islice
@@ -49,7 +50,7 @@ from keras_tta.training import (
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("objective", "tta", list(OBJECTIVES), "What is learned.")
 flags.DEFINE_multi_string("corpus", [], "Text files, folders or patterns.")
-flags.DEFINE_string("output", "runs/demo", "Folder for all that is written.")
+flags.DEFINE_string("output", None, "Folder to write; by default runs/<objective>.")
 flags.DEFINE_float("minutes", 2.0, "Training time; the learning rate ends with it.")
 flags.DEFINE_integer("vocabulary_size", 2000, "Word pieces to train.")
 flags.DEFINE_integer("tokenizer_documents", 100_000, "Documents it learns from.")
@@ -66,6 +67,11 @@ flags.DEFINE_integer("devices", None, "How many; by default all there are.")
 flags.DEFINE_enum("strategy", "data", ["data", "model"], "What devices divide.")
 flags.DEFINE_integer("model_devices", None, "Devices that hold a weight together.")
 flags.DEFINE_integer("seed", 0, "For weights, dropout and the order of the text.")
+flags.register_multi_flags_validator(
+    ["strategy", "objective"],
+    lambda given: given["strategy"] == "data" or given["objective"] not in DENOISERS,
+    "--strategy=model knows how to split our encoders, not KerasHub's T5.",
+)
 
 console = Console()
 
@@ -74,8 +80,8 @@ def main(_):
     layout = TTABackbone.get_layout_map if FLAGS.strategy == "model" else None
     devices = distribute(FLAGS.devices, FLAGS.strategy, layout, FLAGS.model_devices)
     keras.utils.set_random_seed(FLAGS.seed)
-    output = Path(FLAGS.output)
-    checkpoints = output / f"checkpoints-{FLAGS.objective}"
+    output = Path(FLAGS.output or f"runs/{FLAGS.objective}")
+    checkpoints = output / "checkpoints"
     if devices.process:  # The first process speaks and writes for all.
         console.quiet = True
         output = output / f"process-{devices.process}"

@@ -1,6 +1,6 @@
 """Rescore n-best lists with a trained model: tune on some, measure on others.
 
-    python examples/rescore_nbest.py --preset runs/demo/preset \\
+    python examples/rescore_nbest.py --preset runs/tta/preset \\
         --tune dev.jsonl.gz --apply test.jsonl.gz --output runs/rescored
 
 A line of a file is `{"utt": ..., "ref": ..., "hyps": [{"text": ..., "score": ...}]}`;
@@ -18,7 +18,7 @@ from keras_tta.evaluation import nbest_word_error_rates
 from keras_tta.tasks import NBestRescorer, TextScorer
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("preset", "runs/demo/preset", "Folder of the trained model.")
+flags.DEFINE_string("preset", "runs/tta/preset", "Folder of the trained model.")
 flags.DEFINE_string("tune", None, "Lists to find weight and length penalty on.")
 flags.DEFINE_string("apply", None, "Lists to rescore.", required=True)
 flags.DEFINE_string("output", "runs/rescored", "Folder for all that is written.")

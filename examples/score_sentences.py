@@ -16,7 +16,7 @@ from keras_tta.evaluation import minimal_pairs
 from keras_tta.tasks import TextScorer
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("preset", "runs/demo/preset", "Folder of the trained model.")
+flags.DEFINE_string("preset", "runs/tta/preset", "Folder of the trained model.")
 flags.DEFINE_string("visibility", None, "others, word_left_to_right, whole_word, left.")
 flags.DEFINE_enum("normalize", "none", ["none", "tokens", "words"], "Sum or mean.")
 flags.DEFINE_integer("stride", None, "Read long texts in windows so far apart.")
