@@ -35,6 +35,8 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
 
     The horizontal axis counts tokens if the rows have them, else steps. Training is
     `nats_per_token`, else `loss`; held-out is `val_nats_per_token`, else `val_loss`.
+    A row's training figure is a mean over what it is ahead of the row before: where that
+    is under a tenth of the usual, as at the end of a budget, it is left out.
 
     Args:
         csv_or_rows: the path of a file of `MetricsCSV`, or its `rows`.
@@ -64,7 +66,8 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
         rows = read_metrics(csv_or_rows)
     rows = list(rows)
     across = "tokens" if rows and all("tokens" in row for row in rows) else "step"
-    trained = _series(rows, across, "nats_per_token") or _series(rows, across, "loss")
+    seen = _without_stubs(rows, across)
+    trained = _series(seen, across, "nats_per_token") or _series(seen, across, "loss")
     held_out = _series(rows, across, "val_nats_per_token") or _series(
         rows, across, "val_loss"
     )
@@ -92,7 +95,7 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
             marker = "o" if len(points) <= 30 else None
             axes.plot(x, y, marker=marker, label=f"{name} {y[-1]:.2f}", **style)
 
-    axes.set_xlabel("tokens read" if across == "tokens" else "step")
+    axes.set_xlabel("tokens predicted" if across == "tokens" else "step")
     axes.set_ylabel("nats a token")
     axes.set_xlim(left=0)
     axes.margins(y=0.08)
@@ -106,6 +109,14 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
         ncols=3,
     )
     save_figure(figure, path)
+
+
+def _without_stubs(rows, across):
+    """The rows whose training figures are means of enough."""
+    ends = [row.get(across, 0) for row in rows]
+    spans = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    least = max(spans, default=0) / 10
+    return [row for row, span in zip(rows, spans, strict=True) if span >= least]
 
 
 def _series(rows, across, name):

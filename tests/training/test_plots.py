@@ -43,6 +43,14 @@ def test_what_is_given_is_drawn(tmp_path, change):
     assert (plain != changed).any()
 
 
+def test_a_mean_of_too_few_is_not_drawn(tmp_path):
+    stub = {"step": 31, "tokens": 64 * 31, "loss": 9.0, "val_loss": 5.5}
+    rows = [*ROWS, {**stub, "loss": 5.4}]
+    one = picture(tmp_path / "a.png", rows)
+    other = picture(tmp_path / "b.png", [*ROWS, stub])
+    np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("rows", [[], [{"step": 1}], [{"loss": 1.0}]])
 def test_nothing_to_draw(tmp_path, rows):
     with pytest.raises(ValueError, match=f"Received {len(rows)} rows"):
