@@ -35,8 +35,8 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
 
     The horizontal axis counts tokens if the rows have them, else steps. Training is
     `nats_per_token`, else `loss`; held-out is `val_nats_per_token`, else `val_loss`.
-    A row's training figure is a mean over what it is ahead of the row before: where that
-    is under a tenth of the usual, as at the end of a budget, it is left out.
+    A row's training figure is a mean over what it is ahead of the row before: where
+    that is under a tenth of the usual, as at the end of a budget, it is left out.
 
     Args:
         csv_or_rows: the path of a file of `MetricsCSV`, or its `rows`.

@@ -44,7 +44,7 @@ def test_what_is_given_is_drawn(tmp_path, change):
 
 
 def test_a_mean_of_too_few_is_not_drawn(tmp_path):
-    stub = {"step": 31, "tokens": 64 * 31, "loss": 9.0, "val_loss": 5.5}
+    stub = {"step": 31, "tokens": 64 * 30 + 9, "loss": 9.0, "val_loss": 5.5}
     rows = [*ROWS, {**stub, "loss": 5.4}]
     one = picture(tmp_path / "a.png", rows)
     other = picture(tmp_path / "b.png", [*ROWS, stub])
