@@ -60,7 +60,7 @@ flags.DEFINE_integer("hidden_dim", 128, "Width.")
 flags.DEFINE_integer("num_heads", 2, "Attention heads.")
 flags.DEFINE_integer("sequence_length", 64, "Longest row, in tokens.")
 flags.DEFINE_integer("batch_size", 8, "Rows of that length in a batch.")
-flags.DEFINE_float("learning_rate", None, "Highest; 5e-3 for denoisers, else 1e-3.")
+flags.DEFINE_float("learning_rate", None, "Highest; 3e-2 for denoisers, else 1e-3.")
 flags.DEFINE_float("dropout", 0.0, "Dropout; more than 0 if the text is read often.")
 flags.DEFINE_integer("steps_per_evaluation", 200, "Steps between evaluations.")
 flags.DEFINE_integer("devices", None, "How many; by default all there are.")
@@ -121,8 +121,13 @@ def main(_):
 
     # The model and its training.
     pretrainer = build_pretrainer(tokenizer)
-    learning_rate = FLAGS.learning_rate or (5e-3 if denoises else 1e-3)
-    pretrainer.compile(AdamWeightDecay(learning_rate, bias_correction=True))
+    # T5's optimizer, whose steps are relative to the weights; or AdamW.
+    learning_rate = FLAGS.learning_rate or (3e-2 if denoises else 1e-3)
+    pretrainer.compile(
+        keras.optimizers.Adafactor(learning_rate, relative_step=False)
+        if denoises
+        else AdamWeightDecay(learning_rate, bias_correction=True)
+    )
     clock = SharedClock(devices)
     budget = WallClockBudget(FLAGS.minutes, learning_rate, clock=clock)
     metrics = MetricsCSV(output / "metrics.csv")

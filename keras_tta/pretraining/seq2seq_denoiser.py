@@ -20,12 +20,6 @@ GENERATORS = {
     keras_hub.models.T5Backbone: keras_hub.models.T5Seq2SeqLM,
     keras_hub.models.BartBackbone: keras_hub.models.BartSeq2SeqLM,
 }
-# T5's embeddings start with deviation 1, BART's with 0.02: steps are as large as what
-# they change.
-RECIPES = {
-    keras_hub.models.T5Backbone: {"learning_rate": 5e-3, "warmup": 0.05},
-    keras_hub.models.BartBackbone: {"learning_rate": 5e-4, "warmup": 0.05},
-}
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -45,8 +39,10 @@ class Seq2SeqDenoiser(Pretrainer):
     BART's decoder has the hidden tokens' own positions; T5's relative ones are theirs
     anyway.
 
-    `compile()` without arguments takes AdamW to a peak of 5e-3 over T5 and 5e-4 over
-    BART, after 5 % of warm-up. (T5's own Adafactor is `keras.optimizers.Adafactor`.)
+    `compile()` without arguments takes T5's optimizer over a T5 backbone: Adafactor,
+    with a rate of 1e-2 for 10,000 steps and of 1 / sqrt(step) after, relative to
+    the size of a weight; T5's embeddings start with variance 1, and Adam's steps are
+    too small for them. Over BART it is AdamW, with a peak of 5e-4 after 5 % of warm-up.
 
     Args:
         backbone: a `keras_hub.models.T5Backbone` or `keras_hub.models.BartBackbone`.
@@ -100,6 +96,7 @@ class Seq2SeqDenoiser(Pretrainer):
     """
 
     perplexity_name = "perplexity"
+    recipe = {"learning_rate": 5e-4, "warmup": 0.05}
 
     def __init__(self, backbone, corruption, sequence_length, **kwargs):
         if not isinstance(backbone, tuple(GENERATORS)):
@@ -147,7 +144,6 @@ class Seq2SeqDenoiser(Pretrainer):
         )
         self.corruption = corruption
         self.sequence_length = sequence_length
-        self.recipe = _of_class(RECIPES, backbone)
         self._sampler = None
 
     @cached_property
@@ -159,7 +155,29 @@ class Seq2SeqDenoiser(Pretrainer):
     @cached_property
     def generator(self):
         """KerasHub's `Seq2SeqLM` over the same backbone, without a preprocessor."""
-        return _of_class(GENERATORS, self.backbone)(self.backbone, preprocessor=None)
+        for backbone_class, generator_class in GENERATORS.items():
+            if isinstance(self.backbone, backbone_class):
+                return generator_class(self.backbone, preprocessor=None)
+
+    def compile(self, optimizer="auto", learning_rate=None, **kwargs):
+        """Configure training; without arguments, the recipe of the class's docstring.
+
+        Args:
+            optimizer: `"auto"`, or any Keras optimizer.
+            learning_rate: the highest. Defaults to 1e-2 over T5, relative to the size
+                of a weight, and to 5e-4 over BART.
+            **kwargs: as for `Pretrainer.compile`. T5's optimizer has a schedule of its
+                own: no `warmup` and no `total_steps`.
+
+        Raises:
+            ValueError: as for `Pretrainer.compile`.
+        """
+        if optimizer == "auto" and isinstance(
+            self.backbone, keras_hub.models.T5Backbone
+        ):
+            optimizer = keras.optimizers.Adafactor(learning_rate or 1e-2)
+            learning_rate = None
+        super().compile(optimizer, learning_rate, **kwargs)
 
     def complete(
         self, encoder_token_ids, encoder_padding_mask, max_length, sampler="greedy"
@@ -216,10 +234,6 @@ class Seq2SeqDenoiser(Pretrainer):
             "corruption": keras.saving.serialize_keras_object(self.corruption),
             "sequence_length": self.sequence_length,
         }
-
-
-def _of_class(table, backbone):
-    return next(value for key, value in table.items() if isinstance(backbone, key))
 
 
 def _check_lengths(backbone, corrupted):

@@ -13,6 +13,7 @@ from keras_tta.layers.corruption import (
     TokenMasking,
 )
 from keras_tta.pretraining import Seq2SeqDenoiser
+from keras_tta.training import AdamWeightDecay
 from tests.leakage.gradients import weight_gradients
 
 SIZES = {
@@ -246,3 +247,23 @@ def test_what_is_clamped_is_reported():
 def test_errors_say_what_to_mend(make_it, message):
     with pytest.raises(ValueError, match=message):
         make_it()
+
+
+def test_each_backbone_has_the_optimizer_of_its_authors():
+    denoiser = make()
+    denoiser.compile()
+    adafactor = denoiser.optimizer
+    assert isinstance(adafactor, keras.optimizers.Adafactor)
+    assert adafactor.relative_step and float(adafactor.learning_rate) == np.float32(
+        0.01
+    )
+    denoiser.compile(learning_rate=0.5)
+    assert float(denoiser.optimizer.learning_rate) == 0.5
+    with pytest.raises(ValueError, match="brings its own settings.*total_steps"):
+        denoiser.compile(total_steps=9)
+
+    denoiser = make(bart())
+    denoiser.compile(total_steps=100)
+    assert isinstance(denoiser.optimizer, AdamWeightDecay)
+    rates = [float(denoiser.optimizer._learning_rate(step)) for step in (0, 5, 100)]
+    np.testing.assert_allclose(rates, [0, 4.75e-4, 0], atol=1e-8)
