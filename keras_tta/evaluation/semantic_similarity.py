@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_tta.evaluation.extras import evaluation_package
+from keras_tta.data.optional_packages import import_optional
 from keras_tta.evaluation.files import numbered_lines
 from keras_tta.evaluation.results import Result
 from keras_tta.training.plots import BLUE
@@ -109,7 +109,7 @@ def semantic_similarity(
     print(result)
     ```
     """
-    stats = evaluation_package("scipy.stats")
+    stats = import_optional("scipy", "evaluation", "Semantic similarity").stats
     if isinstance(pairs, str | os.PathLike):
         pairs = read_sentence_pairs(pairs)
     pairs = [SentencePair(*pair) for pair in pairs]

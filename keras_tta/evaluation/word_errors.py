@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from keras_tta.data.optional_packages import import_optional
 from keras_tta.evaluation.charts import draw_bars
-from keras_tta.evaluation.extras import evaluation_package
 from keras_tta.evaluation.nbest_lists import NBestList
 from keras_tta.evaluation.results import Result
 
@@ -138,7 +138,7 @@ def word_errors(
     assert errors.tolist() == [2, 0] and words.tolist() == [3, 1]
     ```
     """
-    jiwer = evaluation_package("jiwer")
+    jiwer = import_optional("jiwer", "evaluation", "Counting word errors")
     words = np.array([len(text.split()) for text in references], "int64")
     if not len(words):
         return words, words

@@ -12,6 +12,7 @@ from keras_tta.data import (
     to_tf_data,
     train_unigram,
 )
+from keras_tta.evaluation import semantic_similarity, word_errors
 
 pytestmark = pytest.mark.agnostic
 
@@ -25,6 +26,8 @@ BATCHES = TokenBatches([np.arange(7, 10)], 1, 8)
         ("zstandard", "data", lambda: list(read_documents("a.zst"))),
         ("sentencepiece", "data", lambda: train_unigram(["text"], 30)),
         ("sentencepiece", "data", lambda: TTAUnigramTokenizer(b"")),
+        ("jiwer", "evaluation", lambda: word_errors([], [])),
+        ("scipy", "evaluation", lambda: semantic_similarity(None, [])),
         ("grain", "grain", lambda: to_grain(BATCHES)),
         ("tensorflow", "tensorflow", lambda: to_tf_data(BATCHES)),
     ],
