@@ -33,9 +33,9 @@ def get_layout_map(
             )
     layout_map = keras.distribution.LayoutMap(device_mesh)
     by_output, by_input = (None, model_parallel_dim_name), (model_parallel_dim_name,)
-    layout_map[".*token_embedding/embeddings"] = (model_parallel_dim_name, None)
+    layout_map[".*token_embedding/(own_)?embeddings"] = (model_parallel_dim_name, None)
     layout_map["encoder/.*(query|key_value|intermediate)/kernel"] = by_output
     layout_map["encoder/.*(query|key_value|intermediate)/bias"] = by_input
     layout_map["encoder/.*output/kernel"] = (model_parallel_dim_name, None)
-    layout_map["token_prediction_head/bias"] = by_input
+    layout_map[".*_head/bias"] = by_input
     return layout_map

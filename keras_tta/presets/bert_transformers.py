@@ -65,8 +65,7 @@ def load_bert_transformers(directory, single_segment=True, dtype=None):
 
     Example:
     ```python
-    from keras_tta.models import TransformerBackbone
-    from keras_tta.models.heads import token_prediction_head
+    from keras_tta.models import TransformerBackbone, token_prediction_head
     from keras_tta.presets import load_bert_transformers, save_bert_transformers
 
     backbone = TransformerBackbone(

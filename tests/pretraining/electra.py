@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_tta.layers.corruption import TokenMasking
 from keras_tta.models import TransformerBackbone
+from keras_tta.pretraining import ReplacedTokenDetection
 from tests.leakage.gradients import weight_gradients
 
 SIZE = 20
@@ -52,6 +53,28 @@ def networks(dropout=0.0, noise=0.3):
         change = noise * draw.normal(size=weight.shape)
         weight.assign(change + (weight.name == "gamma"))
     return generator, discriminator
+
+
+def make_electra(tie=None, dropout=0.0, noise=0.3, masking=None, **options):
+    generator, discriminator = networks(dropout, noise)
+    if tie == "all":
+        generator = None
+    masking = masking or make_masking()
+    electra = ReplacedTokenDetection(
+        generator, discriminator, masking, tie=tie, **options
+    )
+    draw = np.random.default_rng(1)
+    for weight in electra.head.weights if noise else []:
+        weight.assign(0.5 * draw.normal(size=weight.shape))
+    return electra
+
+
+def tables(network):
+    embeddings = network.embeddings
+    return [
+        numpy(table.embeddings).copy()
+        for table in (embeddings.token_embedding, embeddings.position_embedding)
+    ]
 
 
 def nats(logits, labels):
