@@ -50,7 +50,8 @@ def load_electra_checkpoint(
 ):
     """Load one of the networks of a checkpoint of ELECTRA's authors' code.
 
-    Sizes are read from the shapes of the variables.
+    Sizes are read from the shapes of the variables. Those of the other network and the
+    optimizer's are skipped, and a log line says so.
 
     Args:
         checkpoint: the name that a TensorFlow 1 checkpoint's files share, such as
@@ -128,13 +129,13 @@ def _sizes(variables, layout):
         "encoder/layer_0/intermediate/dense/kernel",
     ):
         name = _own_or_shared(variables, f"{layout.start}/{name}")
-        matrix = variables.get(name, ())
-        if np.ndim(matrix) != 2:
+        shape = np.shape(variables.get(name))
+        if len(shape) != 2:
             raise ValueError(
                 f"Not a checkpoint of ELECTRA: it needs a matrix `{name}`, and has "
-                + (f"one of shape {np.shape(matrix)}." if len(matrix) else "none.")
+                + (f"one of shape {shape}." if name in variables else "none.")
             )
-        matrices.append(matrix)
+        matrices.append(variables[name])
     words, positions, segments, intermediate = matrices
     layer = re.compile(rf"{layout.start}/encoder/layer_(\d+)/")
     return {

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+from absl import logging
 
 OPTIMIZER = {
     "the optimizer's state": re.compile(
@@ -51,7 +52,7 @@ def read_tensorflow_checkpoint(path, unused):
 
 
 def assign_variables(variables, sources, unused, likely=""):
-    """Give weights their variables; all of them or none.
+    """Give weights their variables, all of them or none; log what is skipped.
 
     Args:
         variables: dict of arrays by name.
@@ -90,6 +91,8 @@ def assign_variables(variables, sources, unused, likely=""):
         )
     for weight, names in sources:
         weight.assign(np.concatenate([variables[name] for name in names], axis=-1))
+    for reason, names in skipped.items():
+        logging.warning("Skipped %d variables: %s.", len(names), reason)
     return skipped
 
 

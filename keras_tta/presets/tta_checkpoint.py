@@ -110,7 +110,8 @@ def assign_tta_variables(variables, backbone, head):
 
     Returns:
         The variables that were skipped: a dict from the reason to their names. They
-        are the pooler's and, in training checkpoints, the optimizer's.
+        are the pooler's and, in training checkpoints, the optimizer's; a log line says
+        so.
 
     Raises:
         ValueError: if variables are missing, unknown or of another shape; it lists

@@ -8,7 +8,7 @@ from keras_tta.pretraining.electra_transformers import ElectraNetwork, both_netw
 def convert_electra_checkpoint(
     checkpoint,
     masking=None,
-    network="discriminator",
+    network=None,
     num_heads=None,
     single_segment=True,
     dtype=None,
@@ -18,12 +18,11 @@ def convert_electra_checkpoint(
 
     Args:
         checkpoint, num_heads, single_segment, dtype: as for
-            `keras_tta.presets.load_electra_checkpoint`. With `masking`, `num_heads` is
-            a pair, the generator's first.
+            `keras_tta.presets.load_electra_checkpoint`. With `masking`, `num_heads` may
+            be a pair, the generator's first.
         masking: for both networks, the `keras_tta.layers.corruption.TokenMasking` to
             train them with.
-        network: without `masking`, `"discriminator"` or `"generator"`. Defaults to the
-            former.
+        network: without `masking`, `"discriminator"`, the default, or `"generator"`.
         **options: for both networks, other arguments of `ReplacedTokenDetection`.
             `tie` defaults to what the networks of the checkpoint share.
 
@@ -33,6 +32,7 @@ def convert_electra_checkpoint(
 
     Raises:
         ImportError, FileNotFoundError, ValueError: as `load_electra_checkpoint`.
+        ValueError: if what is for one network is given for both, or the reverse.
 
     Example:
     ```text
@@ -49,13 +49,23 @@ def convert_electra_checkpoint(
                 "Options are for training both networks, which takes a `masking`. "
                 f"Received: {sorted(options)}"
             )
+        network = network or "discriminator"
         return ElectraNetwork(
             *load_electra_checkpoint(variables, network, num_heads, **settings)
         )
+    if network is not None:
+        raise ValueError(
+            "With `masking` both networks are converted: leave out `network`. "
+            f"Received: network={network!r}"
+        )
+    pair = num_heads if isinstance(num_heads, (tuple, list)) else [num_heads] * 2
+    if len(pair) != 2:
+        raise ValueError(
+            "`num_heads` must be one number, or a pair: the generator's and the "
+            f"discriminator's. Received: num_heads={num_heads!r}"
+        )
     parts = [
         load_electra_checkpoint(variables, name, heads, **settings)
-        for name, heads in zip(
-            ("generator", "discriminator"), num_heads or (None, None), strict=True
-        )
+        for name, heads in zip(("generator", "discriminator"), pair, strict=True)
     ]
     return both_networks(*parts, masking, options)

@@ -1,7 +1,5 @@
 """From the authors' T-TA checkpoint to an objective that can be trained and used."""
 
-from absl import logging
-
 from keras_tta.data import TTATokenizer
 from keras_tta.models import TTABackbone
 from keras_tta.presets import assign_tta_variables, read_tta_checkpoint, tta_sizes
@@ -57,9 +55,7 @@ def convert_tta_checkpoint(checkpoint, num_heads, vocabulary=None):
     pretrainer = LanguageAutoencoder(
         TTABackbone(num_heads=num_heads, **sizes), **special_tokens
     )
-    skipped = assign_tta_variables(variables, pretrainer.backbone, pretrainer.head)
-    for reason, names in skipped.items():
-        logging.warning("Skipped %d variables: %s.", len(names), reason)
+    assign_tta_variables(variables, pretrainer.backbone, pretrainer.head)
     if tokenizer is not None:
         pretrainer.attach_tokenizer(tokenizer)
     return pretrainer

@@ -144,9 +144,8 @@ def test_logits_are_those_of_the_variables(network, start, heads, tmp_path):
 )
 def test_both_networks_share_what_they_shared(widths, untied, tie):
     variables = official_variables(widths, untied)
-    electra = convert_electra_checkpoint(
-        variables, TokenMasking(VOCABULARY, 4, (0, 1, 3)), num_heads=(1, 1)
-    )
+    masking = TokenMasking(VOCABULARY, 4, (0, 1, 3))
+    electra = convert_electra_checkpoint(variables, masking, num_heads=(1, 1))
     assert electra.tie == tie
     for network, model in (
         ("discriminator", electra.detector),
@@ -155,6 +154,18 @@ def test_both_networks_share_what_they_shared(widths, untied, tie):
         alone = convert_electra_checkpoint(variables, network=network)
         logits = [numpy(x(INPUTS)) for x in (alone, model)]
         assert np.abs(logits[0] - logits[1]).max() < 1e-5
+
+
+def test_a_number_of_heads_may_be_both_networks():
+    masking = TokenMasking(VOCABULARY, 4, (0, 1, 3))
+    electra = convert_electra_checkpoint(official_variables(), masking, num_heads=2)
+    assert electra.generator.num_heads == electra.discriminator.num_heads == 2
+
+
+def test_what_is_skipped_is_said(caplog):
+    with caplog.at_level("WARNING"):
+        load_electra_checkpoint(official_variables(), "generator")
+    assert "variables: the discriminator's" in caplog.text
 
 
 def test_segments_are_kept_on_demand():
@@ -199,3 +210,11 @@ def test_what_cannot_be_asked_for_is_refused():
         convert_electra_checkpoint({}, network="both")
     with pytest.raises(ValueError, match="takes a `masking`"):
         convert_electra_checkpoint({}, tie="none")
+    masking = TokenMasking(VOCABULARY, 4, (0, 1, 3))
+    with pytest.raises(ValueError, match="leave out `network`"):
+        convert_electra_checkpoint({}, masking, network="generator")
+    with pytest.raises(ValueError, match="one number, or a pair"):
+        convert_electra_checkpoint({}, masking, num_heads=(1, 2, 3))
+    table = {"electra/embeddings/word_embeddings": np.float32(1)}
+    with pytest.raises(ValueError, match=r"one of shape \(\)"):
+        convert_electra_checkpoint(table)
