@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 
 from keras_tta.layers.corruption import TokenMasking
 from keras_tta.models import TransformerBackbone
+from keras_tta.training import AdamWeightDecay, WarmupLinearDecay
 
 CODE = "the authors' code"
 DEFAULT = "configure_pretraining.py, a default"
@@ -24,11 +25,21 @@ class ElectraRecipe:
     `dataclasses.replace(recipe, ...)` gives a recipe of other numbers.
 
     Args:
+        name: the size's.
+        num_layers, embedding_dim, dropout, kernel_initializer: of both networks, see
+            `keras_tta.models.TransformerBackbone`.
+        hidden_dim, num_heads, intermediate_dim: the discriminator's.
         generator_fraction: of the discriminator's width, for the generator's. It has as
             many layers, is four times as wide within, and has a head for every 64
             units, one at least.
-        sources: where the numbers stand, by their names. Those of `None` are for all
-            others.
+        mask_rate: the share of the tokens that are chosen.
+        sequence_length: T, also the networks' `max_sequence_length`.
+        batch_size: rows in a step.
+        learning_rate, steps, warmup_steps: of the schedule: the peak, its length, and
+            how much of that is the warm-up.
+        weight_decay: the optimizer's.
+        source: where the numbers stand, unless `sources` says otherwise.
+        sources: where a number stands, by its name.
 
     Example:
     ```python
@@ -58,14 +69,15 @@ class ElectraRecipe:
     weight_decay: float = 0.01
     dropout: float = 0.1
     kernel_initializer: str = "bert"
-    sources: dict = field(default_factory=lambda: {None: CODE}, repr=False)
+    source: str = field(default=CODE, repr=False)
+    sources: dict = field(default_factory=dict, repr=False)
 
     def describe(self):
         """The recipe as text: a line a number, with its source."""
         lines = [f"ELECTRA {self.name}"]
         for entry in fields(self):
-            if entry.name not in ("name", "sources"):
-                source = self.sources.get(entry.name, self.sources[None])
+            if entry.name not in ("name", "source", "sources"):
+                source = self.sources.get(entry.name, self.source)
                 value = getattr(self, entry.name)
                 form = {int: ",", float: ".3g"}.get(type(value), "")
                 lines.append(f"{entry.name:20}{value:{form}}".ljust(34) + source)
@@ -122,12 +134,23 @@ class ElectraRecipe:
             vocabulary_size, mask_token_id, special_token_ids, **{**settings, **options}
         )
 
+    def optimizer(self, **options):
+        """ELECTRA's Adam with the schedule of all `steps`, for `compile`.
 
-# Of every size.
+        Args:
+            **options: other arguments of `keras_tta.training.AdamWeightDecay`.
+        """
+        schedule = WarmupLinearDecay(
+            self.learning_rate, self.warmup_steps, self.steps, warmup="multiply"
+        )
+        return AdamWeightDecay(
+            schedule, **{"weight_decay": self.weight_decay, **options}
+        )
+
+
+# Of every size; and what the small model's defaults are, and comments for the others.
 DEFAULTS = dict.fromkeys(("mask_rate", "warmup_steps", "weight_decay"), DEFAULT)
-COMMENTS = dict.fromkeys(
-    ("embedding_dim", "sequence_length", "batch_size", "learning_rate"), COMMENT
-)
+BY_SIZE = ("embedding_dim", "sequence_length", "batch_size", "learning_rate")
 ELECTRA_RECIPES = {
     recipe.name: recipe
     for recipe in (
@@ -147,7 +170,8 @@ ELECTRA_RECIPES = {
             warmup_steps=1_000,
             dropout=0.0,
             kernel_initializer="lecun_normal",
-            sources={None: OURS, "mask_rate": DEFAULT, "weight_decay": DEFAULT},
+            source=OURS,
+            sources={"mask_rate": DEFAULT, "weight_decay": DEFAULT},
         ),
         ElectraRecipe(
             name="small",
@@ -163,9 +187,8 @@ ELECTRA_RECIPES = {
             learning_rate=5e-4,
             steps=1_000_000,
             sources={
-                None: CODE,
                 **DEFAULTS,
-                **dict.fromkeys([*COMMENTS, "generator_fraction", "steps"], DEFAULT),
+                **dict.fromkeys([*BY_SIZE, "generator_fraction", "steps"], DEFAULT),
             },
         ),
         ElectraRecipe(
@@ -182,9 +205,8 @@ ELECTRA_RECIPES = {
             learning_rate=2e-4,
             steps=766_000,
             sources={
-                None: CODE,
                 **DEFAULTS,
-                **COMMENTS,
+                **dict.fromkeys(BY_SIZE, COMMENT),
                 "generator_fraction": COMMENT,
                 "steps": FLOPS,
             },
@@ -203,9 +225,8 @@ ELECTRA_RECIPES = {
             learning_rate=2e-4,
             steps=400_000,
             sources={
-                None: CODE,
                 **DEFAULTS,
-                **COMMENTS,
+                **dict.fromkeys(BY_SIZE, COMMENT),
                 "mask_rate": COMMENT,
                 "generator_fraction": DEFAULT,
                 "steps": f"{FLOPS}; the published model: 1,750,000",

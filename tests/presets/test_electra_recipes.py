@@ -29,15 +29,26 @@ def test_masking_is_the_authors():
 
 
 @pytest.mark.agnostic
+def test_the_optimizer_has_every_number_of_the_training():
+    recipe = replace(ELECTRA_RECIPES["base"], weight_decay=0.02)
+    optimizer = recipe.optimizer(gradient_accumulation_steps=2)
+    assert optimizer.weight_decay == 0.02
+    assert optimizer.gradient_accumulation_steps == 2
+    schedule = optimizer._learning_rate
+    assert schedule.peak_learning_rate == 2e-4 and schedule.warmup == "multiply"
+    assert (schedule.warmup_steps, schedule.total_steps) == (10_000, 766_000)
+
+
+@pytest.mark.agnostic
 @pytest.mark.parametrize("name", ELECTRA_RECIPES)
 def test_every_number_is_printed_with_its_source(name):
     recipe = ELECTRA_RECIPES[name]
     lines = recipe.describe().splitlines()
     assert lines[0] == f"ELECTRA {name}"
-    assert len(lines) == len(fields(recipe)) - 1
+    assert len(lines) == len(fields(recipe)) - 2
     assert all(len(line.split(maxsplit=2)) == 3 for line in lines[1:])
     # No source is of a number that is not there.
-    assert set(recipe.sources) <= {None, *(field.name for field in fields(recipe))}
+    assert set(recipe.sources) <= {field.name for field in fields(recipe)}
 
 
 @pytest.mark.agnostic
