@@ -18,12 +18,19 @@ class CopyHead(TokenPredictionHead):
     of `TokenPredictionHead`, whose arguments it takes. All is computed from logarithms,
     in float32 under every dtype policy. `loss` works in chunks, as that head's.
 
+    Args:
+        token_embedding, layer_norm_epsilon, kernel_initializer: as for
+            `TokenPredictionHead`.
+
     Call arguments:
         hidden: (B, T, D).
         token_ids: (B, T) integers, the tokens that are read.
 
     Returns:
         Log-probabilities, float32 (B, T, V).
+
+    Raises:
+        ValueError: if the table is quantized to something else than `"int8"`.
 
     Example:
     ```python
@@ -57,7 +64,7 @@ class CopyHead(TokenPredictionHead):
     def compute_output_spec(self, hidden, token_ids):
         return super().compute_output_spec(hidden)
 
-    def loss(self, hidden, labels, weights, training=None, token_ids=None):
+    def loss(self, hidden, labels, weights, token_ids, training=None):
         """As `TokenPredictionHead.loss`, for the tokens (B, T) that are read."""
         gate = self._gate(hidden)
         given = (ops.cast(token_ids, labels.dtype), ops.stop_gradient(gate))

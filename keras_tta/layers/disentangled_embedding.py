@@ -1,4 +1,7 @@
-"""A table shared without its gradient, as DeBERTaV3 shares a generator's."""
+"""A table shared without its gradient, as DeBERTaV3 shares a generator's.
+
+Axes: B batch, T length, D width of the table, V vocabulary.
+"""
 
 import keras
 from keras import ops
@@ -15,9 +18,15 @@ class DisentangledEmbedding(keras.layers.ReversibleEmbedding):
     `own_embeddings`.
 
     Args:
-        shared: a `keras.layers.Embedding`.
+        shared: a `keras.layers.Embedding` of V rows of width D.
+        name, dtype, trainable: as for every layer.
 
-    Call arguments: as for `keras.layers.ReversibleEmbedding`.
+    Call arguments:
+        inputs: (B, T) integers; or (B, T, D) with `reverse=True`.
+        reverse: whether to multiply with the table instead. Defaults to `False`.
+
+    Returns:
+        (B, T, D) in the compute dtype; in reverse logits (B, T, V).
 
     Example:
     ```python
@@ -33,8 +42,14 @@ class DisentangledEmbedding(keras.layers.ReversibleEmbedding):
     ```
     """
 
-    def __init__(self, shared, **kwargs):
-        super().__init__(shared.input_dim, shared.output_dim, **kwargs)
+    def __init__(self, shared, name=None, dtype=None, trainable=True):
+        super().__init__(
+            shared.input_dim,
+            shared.output_dim,
+            name=name,
+            dtype=dtype,
+            trainable=trainable,
+        )
         self.shared = shared
 
     def build(self, input_shape=None):

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 from keras_tta.layers import DisentangledEmbedding
@@ -43,8 +44,16 @@ def test_it_teaches_its_own_table_alone():
     assert not other.any()
 
 
+@pytest.mark.agnostic
+def test_what_its_config_would_not_keep_is_refused():
+    for option in ({"mask_zero": True}, {"tie_weights": False}):
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            DisentangledEmbedding(keras.layers.Embedding(5, 2), **option)
+
+
 def test_config_round_trip():
     embedding = make()[1]
+    embedding.trainable = False
     saved = keras.saving.serialize_keras_object(embedding)
     again = keras.saving.deserialize_keras_object(saved)
     assert type(again) is DisentangledEmbedding
