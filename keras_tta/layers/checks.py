@@ -13,6 +13,26 @@ def check_positive_integers(owner, **arguments):
             )
 
 
+def check_positive(owner, **arguments):
+    """Raise unless every argument is a number above 0."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not value > 0:
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must be a number above 0. "
+                f"Received: {name}={value!r}"
+            )
+
+
+def check_not_negative(owner, **arguments):
+    """Raise unless every argument is a finite number from 0 up."""
+    for name, value in arguments.items():
+        if not isinstance(value, Real) or not 0 <= value < float("inf"):
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must be a number from 0 up. "
+                f"Received: {name}={value!r}"
+            )
+
+
 def check_fraction(owner, **arguments):
     """Raise unless every argument lies in [0, 1)."""
     for name, value in arguments.items():

@@ -32,6 +32,10 @@ SHARED = {
     "model_type": "electra",
     "start": "electra",
     "sizes": {"embedding_dim": "embedding_size"},
+    "likely": (
+        "one is a generator's and the other a discriminator's: an ELECTRA generator is "
+        "a quarter to a third as wide (64 beside 256 in the small model)"
+    ),
 }
 POSITION_IDS = {
     "position ids, which are 0, 1, 2, ...": r"electra\.embeddings\.position_ids$"
@@ -80,8 +84,7 @@ def load_electra_transformers(directory, single_segment=True, dtype=None):
 
     Example:
     ```python
-    from keras_tta.models import TransformerBackbone
-    from keras_tta.models.heads import token_prediction_head
+    from keras_tta.models import TransformerBackbone, token_prediction_head
     from keras_tta.presets import (
         load_electra_transformers,
         save_electra_transformers,

@@ -13,11 +13,13 @@ from keras_tta.presets.loading import head_settings, head_weights
 from keras_tta.presets.weights import save_safetensors
 from keras_tta.version import __version__
 
-# What makes up a preset, ours or KerasHub's: a new one replaces all of it.
+# What makes up a preset, ours or KerasHub's: a new one replaces all of it, and a folder
+# as a whole.
 PARTS = (
     "README.md",
     "assets",
     "config.json",
+    "generator/config.json",
     "metadata.json",
     "model*.weights.*",
     "preprocessor.json",
@@ -30,7 +32,13 @@ PARTS = (
 
 
 def save_preset(
-    directory, backbone, heads=None, tokenizer=None, objective=None, figures=None
+    directory,
+    backbone,
+    heads=None,
+    tokenizer=None,
+    objective=None,
+    figures=None,
+    generator=None,
 ):
     """Save a backbone, its heads and its tokenizer as a preset in KerasHub's layout.
 
@@ -50,6 +58,8 @@ def save_preset(
         objective: dict of `registered_name` and `config`, plain values that the
             objective is rebuilt from. `Pretrainer.save_to_preset` gives it.
         figures: dict of training figures for the model card, from name to value.
+        generator: a second backbone and its heads, ELECTRA's, for a preset of their own
+            in the folder `generator`, with the same tokenizer. Defaults to none.
 
     Raises:
         ValueError: if the tokenizer has more tokens than the backbone, or a head's
@@ -74,8 +84,25 @@ def save_preset(
     assert "model.weights.h5" in os.listdir("tiny")
     ```
     """
-    backbone = with_own_tables(backbone)
-    heads = heads or {}
+    networks = {"": (backbone, heads or {})}
+    if generator is not None:
+        networks["generator"] = generator
+    for network in networks.values():
+        _check(*network, tokenizer)
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    new = directory / f".new-{secrets.token_hex(4)}"
+    try:
+        for folder, network in networks.items():
+            training = (None, None) if folder else (objective, figures)
+            _write(new / folder, *network, tokenizer, *training)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    _take_place(new, directory)
+
+
+def _check(backbone, heads, tokenizer):
     for name in heads:
         if not name.endswith("_head"):
             raise ValueError(f"A head's name ends in `_head`. Received: {name!r}")
@@ -86,32 +113,29 @@ def save_preset(
                 f"an embedding for {backbone.vocabulary_size}: they do not belong "
                 "together."
             )
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    new = directory / f".new-{secrets.token_hex(4)}"
-    try:
-        backbone.save_to_preset(str(new), max_shard_size=None)
-        metadata = json.loads((new / "metadata.json").read_text("utf-8"))
-        _write_json(
-            new / "metadata.json", {**metadata, "keras_tta_version": __version__}
-        )
-        for name, head in heads.items():
-            description = {
-                "registered_name": keras.saving.get_registered_name(type(head)),
-                "config": head_settings(head),
-            }
-            _write_json(new / f"{name}.json", description)
-            save_safetensors(new / f"{name}.safetensors", head_weights(head))
-        if tokenizer is not None:
-            tokenizer.save_to_preset(str(new))
-        if objective is not None:
-            _write_json(new / "pretrainer.json", objective)
-        card = model_card(backbone, heads, tokenizer, objective, figures)
-        (new / "README.md").write_text(card, "utf-8")
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    _take_place(new, directory)
+
+
+def _write(folder, backbone, heads, tokenizer, objective, figures):
+    """Write a preset into a folder that is new."""
+    backbone = with_own_tables(backbone)
+    backbone.save_to_preset(str(folder), max_shard_size=None)
+    metadata = json.loads((folder / "metadata.json").read_text("utf-8"))
+    _write_json(
+        folder / "metadata.json", {**metadata, "keras_tta_version": __version__}
+    )
+    for name, head in heads.items():
+        description = {
+            "registered_name": keras.saving.get_registered_name(type(head)),
+            "config": head_settings(head),
+        }
+        _write_json(folder / f"{name}.json", description)
+        save_safetensors(folder / f"{name}.safetensors", head_weights(head))
+    if tokenizer is not None:
+        tokenizer.save_to_preset(str(folder))
+    if objective is not None:
+        _write_json(folder / "pretrainer.json", objective)
+    card = model_card(backbone, heads, tokenizer, objective, figures)
+    (folder / "README.md").write_text(card, "utf-8")
 
 
 def _take_place(new, directory):
@@ -122,12 +146,11 @@ def _take_place(new, directory):
     """
     old = new.with_name(new.name.replace("new", "old"))
     old.mkdir()
-    leaving = [
-        entry
-        for entry in directory.iterdir()
-        if any(entry.match(part) for part in PARTS)
-    ]
-    leaving.sort(key=lambda entry: entry.name != "config.json")
+    found = (path.relative_to(directory) for x in PARTS for path in directory.glob(x))
+    leaving = sorted(
+        {directory / path.parts[0] for path in found},
+        key=lambda entry: entry.name != "config.json",
+    )
     entering = sorted(new.iterdir(), key=lambda entry: entry.name == "config.json")
     moves = [(entry, old / entry.name) for entry in leaving]
     moves += [(entry, directory / entry.name) for entry in entering]

@@ -56,6 +56,7 @@ class Layout:
         tied: copies that are there in some files, and what they must agree with.
         unused: why tensors are skipped, and a pattern for their names.
         sizes: more sizes that differ between models, ours to theirs.
+        likely: why weights and `config.json` would be of different widths.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Layout:
     tied: dict = field(default_factory=dict)
     unused: dict = field(default_factory=dict)
     sizes: dict = field(default_factory=dict)
+    likely: str = "the two files are of different models"
 
     @property
     def required(self):
@@ -315,11 +317,9 @@ def _check_width(path, layout, shapes, settings):
         raise PresetError(
             path,
             f"the weights are of a model with hidden_size {width}, `config.json` says "
-            f"{settings['hidden_dim']}. Likely one is a generator's and the other a "
-            "discriminator's: an ELECTRA generator is a quarter to a third as wide (64 "
-            "beside 256 in the small model). Take both files from one folder, or set "
-            "`hidden_size`, `intermediate_size` and `num_attention_heads` to those of "
-            "the weights.",
+            f"{settings['hidden_dim']}. Likely {layout.likely}. Take both files from "
+            "one folder, or set `hidden_size`, `intermediate_size` and "
+            "`num_attention_heads` to those of the weights.",
         )
 
 

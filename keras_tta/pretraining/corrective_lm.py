@@ -4,12 +4,10 @@ Axes: B batch, T length, V vocabulary.
 """
 
 from functools import cached_property
-from pathlib import Path
 
 import keras
 
 from keras_tta.models.heads import token_prediction_head
-from keras_tta.presets import save_electra_transformers
 from keras_tta.pretraining.generator_objective import GeneratorObjective
 from keras_tta.pretraining.replacement_metrics import CorrectionMetrics
 
@@ -123,20 +121,6 @@ class CorrectiveLM(GeneratorObjective):
         )
         self._correction_metrics.update(nats, correct, read != labels, weights)
         return total, nats
-
-    def export_to_transformers(self, directory):
-        """Write both networks as Hugging Face `ElectraForMaskedLM`s.
-
-        Args:
-            directory: the folder, for the folders `discriminator` and `generator`.
-
-        Raises:
-            ValueError: if a network is none that Hugging Face's ELECTRA can be, such as
-                one that copies.
-        """
-        folder = Path(directory) / "discriminator"
-        save_electra_transformers(folder, self.backbone, self.head)
-        super().export_to_transformers(directory)
 
     def get_config(self):
         return {**super().get_config(), "copy": self.copy}

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_tta.presets import load_electra_transformers, save_electra_transformers
-from keras_tta.pretraining.generator_objective import copy_head
+from keras_tta.pretraining.generator_objective import copy_head_weights
 from keras_tta.pretraining.generators import restore_embeddings
 from keras_tta.pretraining.replaced_token_detection import ReplacedTokenDetection
 
@@ -69,8 +69,7 @@ def convert_electra_transformers(
     Example:
     ```python
     import numpy as np
-    from keras_tta.models import TransformerBackbone
-    from keras_tta.models.heads import replaced_token_head
+    from keras_tta.models import TransformerBackbone, replaced_token_head
     from keras_tta.presets import save_electra_transformers
     from keras_tta.pretraining import convert_electra_transformers
 
@@ -115,10 +114,14 @@ def both_networks(generator, discriminator, masking, options):
     (generator, generator_head), (discriminator, head) = generator, discriminator
     if "tie" not in options and options.get("generator_weight", 1.0):
         options["tie"] = _what_is_shared(generator, discriminator)
-        generator = None if options["tie"] == "all" else generator
-    electra = ReplacedTokenDetection(generator, discriminator, masking, **options)
+    electra = ReplacedTokenDetection(
+        None if options.get("tie") == "all" else generator,
+        discriminator,
+        masking,
+        **options,
+    )
     restore_embeddings(electra, generator, discriminator)
-    copy_head(generator_head, electra.generator_head)
+    copy_head_weights(generator_head, electra.generator_head)
     electra.head.set_weights(head.get_weights())
     return electra
 

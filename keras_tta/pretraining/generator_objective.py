@@ -8,17 +8,20 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from absl import logging
 from keras import ops
 
+from keras_tta.data import TTATokenizer
 from keras_tta.layers import TokenSampler
-from keras_tta.layers.checks import check_one_of
+from keras_tta.layers.checks import check_not_negative, check_one_of
+from keras_tta.layers.corruption.replacement import write_samples
+from keras_tta.layers.unigram_head import UnigramHead
 from keras_tta.models.heads import token_prediction_head
-from keras_tta.presets import load_backbone, save_electra_transformers, save_preset
+from keras_tta.presets import load_backbone, save_electra_transformers
 from keras_tta.presets.loading import load_head_weights
 from keras_tta.pretraining.denominators import mean_loss
 from keras_tta.pretraining.generators import (
     TIES,
-    UnigramHead,
     WithoutDropout,
     restore_embeddings,
     tied_networks,
@@ -41,7 +44,7 @@ class GeneratorObjective(Pretrainer):
     """
 
     # ELECTRA-Small's peak, and the warm-up of all sizes, 10,000 of 1,000,000 steps.
-    recipe = {"learning_rate": 5e-4, "warmup": 0.01}
+    recipe = {"learning_rate": 5e-4, "warmup": 0.01, "warmup_form": "multiply"}
 
     def __init__(
         self,
@@ -63,15 +66,21 @@ class GeneratorObjective(Pretrainer):
         **kwargs,
     ):
         check_one_of(self, ("all", "masked"), loss_positions=loss_positions)
+        check_not_negative(
+            self,
+            generator_weight=generator_weight,
+            discriminator_weight=discriminator_weight,
+        )
         trained_head = None
         if isinstance(generator, MaskedLM):
             generator, trained_head = generator.backbone, generator.head
         learns = generator is None or isinstance(generator, keras.Model)
-        tie = _checked_tie(generator, discriminator, tie, learns and generator_weight)
+        counts = None if learns else _counts(generator, discriminator.vocabulary_size)
+        tie = _checked_tie(self, generator, tie, learns and generator_weight)
         if learns:
             generator, discriminator = tied_networks(generator, discriminator, tie)
         reader, inputs, masked = masked_rows(
-            discriminator, masking, sequence_length, packed
+            self, discriminator, masking, sequence_length, packed
         )
         positions, labels = masked["masked_positions"], masked["labels"]
 
@@ -89,7 +98,7 @@ class GeneratorObjective(Pretrainer):
                 name="generator_head" if tie == "all" else "token_prediction_head",
             )
             if trained_head is not None:
-                copy_head(trained_head, generator_head)
+                copy_head_weights(trained_head, generator_head)
             generator_reader = training_backbone(generator, packed)
             hidden = at_masked(read(generator_reader, masked["token_ids"]))
             sampled_from = hidden
@@ -97,16 +106,6 @@ class GeneratorObjective(Pretrainer):
                 undropped = WithoutDropout(generator_reader, name="without_dropout")
                 sampled_from = at_masked(read(undropped, masked["token_ids"]))
         else:
-            counts = generator
-            if isinstance(counts, str):
-                check_one_of(self, ("uniform",), generator=generator)
-                counts = np.ones(discriminator.vocabulary_size)
-            if len(counts) != discriminator.vocabulary_size:
-                raise ValueError(
-                    f"The generator has counts of {len(counts)} tokens, the "
-                    f"discriminator {discriminator.vocabulary_size}: give both the "
-                    "same vocabulary."
-                )
             generator_head = UnigramHead(counts, name="generator_head")
             hidden = sampled_from = ops.cast(ops.expand_dims(labels, -1), "float32")
         sampler = TokenSampler(
@@ -171,7 +170,17 @@ class GeneratorObjective(Pretrainer):
 
     @cached_property
     def generator_language_model(self):
-        """The generator with its head: inputs to logits, float32 (B, T, V)."""
+        """The generator with its head: inputs to logits, float32 (B, T, V).
+
+        Raises:
+            ValueError: if the generator is fixed counts.
+        """
+        if not isinstance(self.generator, keras.Model):
+            raise ValueError(
+                f"The generator of this {type(self).__name__} is fixed counts, which "
+                "read no text: there is no language model. The counts are "
+                "`generator_head.counts`."
+            )
         logits = self.generator_head(self.generator.output)
         return keras.Model(self.generator.input, logits, name="generator")
 
@@ -207,33 +216,37 @@ class GeneratorObjective(Pretrainer):
         return {**counts, "discriminator_tokens": counts["tokens"] if masked else real}
 
     def export_to_transformers(self, directory):
-        """Write the generator as a Hugging Face `ElectraForMaskedLM`.
+        """Write both networks for Hugging Face's transformers, each with the tokenizer.
 
-        It is written to the folder `generator` in `directory`. What of the
-        discriminator goes out, subclasses say.
-        """
-        if not isinstance(self.generator, keras.Model):
-            return
-        folder = Path(directory) / "generator"
-        save_electra_transformers(folder, self.generator, self.generator_head)
-
-    def save_to_preset(self, directory, tokenizer=None, figures=None):
-        """Save the discriminator as a preset, and in it the generator as another.
-
-        The folder is the discriminator's preset; its folder `generator`, written first,
-        is the generator's own.
+        A generator of fixed counts, and a tokenizer of no word pieces, cannot be read
+        there: they are left out, and a log line says so.
 
         Args:
-            directory, tokenizer, figures: as for every `Pretrainer`.
+            directory: the folder, for the folders `discriminator`, which
+                `ElectraForPreTraining.from_pretrained` reads or, if its head predicts
+                tokens, `ElectraForMaskedLM`; and `generator`, which
+                `ElectraForMaskedLM` reads.
+
+        Raises:
+            ValueError: if a network is none that Hugging Face's ELECTRA can be, such as
+                one that copies.
         """
-        if self._has_generator_folder():
-            save_preset(
-                Path(directory) / "generator",
-                self.generator,
-                heads={self.generator_head.name: self.generator_head},
-                tokenizer=self.tokenizer if tokenizer is None else tokenizer,
-            )
-        super().save_to_preset(directory, tokenizer, figures)
+        tokenizer = self.tokenizer
+        if not isinstance(tokenizer, TTATokenizer | None):
+            logging.warning("Not written: a %s.", type(tokenizer).__name__)
+            tokenizer = None
+        networks = {"discriminator": (self.backbone, self.head)}
+        if isinstance(self.generator, keras.Model):
+            networks["generator"] = self.generator, self.generator_head
+        else:
+            logging.warning("Not written: the generator, which is fixed counts.")
+        for name, network in networks.items():
+            save_electra_transformers(Path(directory, name), *network, tokenizer)
+
+    def preset_generator(self):
+        if not self._has_generator_folder():
+            return None
+        return self.generator, {self.generator_head.name: self.generator_head}
 
     def preset_heads(self):
         return [self.head, *[self.generator_head] * (self.tie == "all")]
@@ -288,7 +301,7 @@ class GeneratorObjective(Pretrainer):
         return self.tie != "all" and isinstance(self.generator, keras.Model)
 
 
-def copy_head(source, target):
+def copy_head_weights(source, target):
     """Give a token prediction head another's weights, the table left out."""
     for name in ("transform_dense", "transform_norm"):
         getattr(target, name).set_weights(getattr(source, name).get_weights())
@@ -296,22 +309,30 @@ def copy_head(source, target):
     target.bias.assign(ops.convert_to_numpy(source.bias))
 
 
-def write_samples(token_ids, chosen, sampled):
-    """Rows (B, T) with the j-th chosen position of each holding the j-th sample (B, K).
+def _counts(generator, vocabulary_size):
+    """V counts, from a generator that is no network."""
+    if isinstance(generator, str) and generator == "uniform":
+        return np.ones(vocabulary_size)
+    if np.ndim(generator) != 1:
+        raise ValueError(
+            "`generator` must be a `keras_tta.models.TransformerBackbone`, a "
+            "`MaskedLM`, 'uniform' or V counts of tokens; or None, with tie='all'. "
+            f"Received: generator={generator!r}"
+        )
+    if len(generator) != vocabulary_size:
+        raise ValueError(
+            f"The generator has counts of {len(generator)} tokens, the discriminator "
+            f"{vocabulary_size}: give both the same vocabulary."
+        )
+    return generator
 
-    Every position is written once at most, whatever the samples.
-    """
-    rank = ops.cumsum(chosen, axis=1) - 1
-    written = ops.take_along_axis(sampled, ops.maximum(rank, 0), axis=1)
-    return ops.where(ops.cast(chosen, "bool"), written, token_ids)
 
-
-def _checked_tie(generator, discriminator, tie, learns):
+def _checked_tie(owner, generator, tie, learns):
     """The tie, or what it is when left open."""
     if tie is None:
         tie = "embeddings" if learns and generator is not None else "none"
         tie = "all" if generator is None else tie
-    check_one_of(discriminator, TIES, tie=tie)
+    check_one_of(owner, TIES, tie=tie)
     if (tie == "all") != (generator is None):
         raise ValueError(
             "With tie='all' the discriminator is its own generator: pass "

@@ -79,7 +79,9 @@ class MaskedLM(Pretrainer):
     recipe = {"learning_rate": 1e-4, "warmup": 0.01}
 
     def __init__(self, backbone, masking, sequence_length=None, packed=False, **kwargs):
-        reader, inputs, masked = masked_rows(backbone, masking, sequence_length, packed)
+        reader, inputs, masked = masked_rows(
+            self, backbone, masking, sequence_length, packed
+        )
         hidden = reader(
             {name: inputs[name] for name in reader.input}
             | {"token_ids": masked["token_ids"]}
@@ -115,8 +117,8 @@ class MaskedLM(Pretrainer):
         }
 
 
-def masked_rows(backbone, masking, sequence_length, packed):
-    """Where the graph of a masked objective begins.
+def masked_rows(owner, backbone, masking, sequence_length, packed):
+    """Where the graph of a masked objective, the owner, begins.
 
     Returns:
         `(reader, inputs, masked)`: the backbone that reads the rows, the model's
@@ -139,7 +141,7 @@ def masked_rows(backbone, masking, sequence_length, packed):
         )
     if sequence_length is None:
         sequence_length = backbone.max_sequence_length
-    check_positive_integers(backbone, sequence_length=sequence_length)
+    check_positive_integers(owner, sequence_length=sequence_length)
     if sequence_length > backbone.max_sequence_length:
         raise ValueError(
             "`sequence_length` must not exceed the backbone's max_sequence_length, "

@@ -42,6 +42,7 @@ class SavedAsPreset:
                 "config": self.preset_settings(),
             },
             figures=figures,
+            generator=self.preset_generator(),
         )
 
     @classmethod
@@ -99,6 +100,10 @@ class SavedAsPreset:
     def preset_heads(self):
         """The heads that a preset holds beside the backbone."""
         return [self.head]
+
+    def preset_generator(self):
+        """The backbone and the heads of a preset within the preset, or `None`."""
+        return None
 
     def preset_settings(self):
         """What a preset says of the objective: plain values and corruption layers."""

@@ -48,7 +48,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
     Attributes:
         tokenizer: the tokenizer the model came with, or `None`. Presets keep it,
             `.keras` files do not.
-        recipe: the `learning_rate` and `warmup` of `compile()`.
+        recipe: the `learning_rate`, `warmup` and `warmup_form` of `compile()`.
     """
 
     perplexity_name = "pseudo_perplexity"
@@ -93,6 +93,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
         learning_rate=None,
         warmup=None,
         total_steps=None,
+        warmup_form=None,
         gradient_accumulation_steps=None,
         **kwargs,
     ):
@@ -110,6 +111,9 @@ class Pretrainer(SavedAsPreset, keras.Model):
             warmup: a share of the schedule if below 1, else a number of steps.
                 Defaults to the class's `recipe`.
             total_steps: steps of the schedule. Defaults to what `fit` is told.
+            warmup_form: how warm-up and decay meet, `"override"` or `"multiply"`, see
+                `keras_tta.training.WarmupLinearDecay`. Defaults to the class's
+                `recipe`, and where that has none to `"override"`.
             gradient_accumulation_steps: batches that make one update, as one batch of
                 their size would; an optimizer of one's own has this argument itself. A
                 schedule's steps are batches all the same. Defaults to 1.
@@ -129,6 +133,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
             "learning_rate": learning_rate,
             "warmup": warmup,
             "total_steps": total_steps,
+            "warmup_form": warmup_form,
             "gradient_accumulation_steps": gradient_accumulation_steps,
         }
         given = {name: value for name, value in given.items() if value is not None}
@@ -320,6 +325,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
             self._schedule["warmup"],
             total_steps,
             start_step,
+            self._schedule.get("warmup_form", "override"),
         )
         current = self.optimizer._learning_rate
         if current.get_config() != schedule.get_config():

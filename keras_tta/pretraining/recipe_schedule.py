@@ -5,10 +5,14 @@ import keras
 from keras_tta.training import WarmupLinearDecay
 
 
-def warmup_linear_decay(learning_rate, warmup, total_steps, start_step=0):
+def warmup_linear_decay(
+    learning_rate, warmup, total_steps, start_step=0, warmup_form="override"
+):
     """The schedule, with a `warmup` that is a share of it if below 1, else steps."""
-    warmup = round(warmup * total_steps) if warmup < 1 else int(warmup)
-    return WarmupLinearDecay(learning_rate, warmup, total_steps, start_step=start_step)
+    steps = round(warmup * total_steps) if warmup < 1 else int(warmup)
+    return WarmupLinearDecay(
+        learning_rate, steps, total_steps, start_step=start_step, warmup=warmup_form
+    )
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")

@@ -4,13 +4,11 @@ Axes: B batch, T length, K predictions a row, V vocabulary.
 """
 
 from functools import cached_property
-from pathlib import Path
 
 import keras
 from keras import ops
 
 from keras_tta.models.heads import replaced_token_head
-from keras_tta.presets import save_electra_transformers
 from keras_tta.pretraining.adversarial import (
     check_policy_samples,
     policy_loss,
@@ -61,9 +59,10 @@ class ReplacedTokenDetection(GeneratorObjective):
         adversarial: whether the generator learns to be found out less, instead of to
             predict, see `keras_tta.pretraining.adversarial.policy_loss`. Its samples
             must then be those of its softmax: no temperature, `disallow_correct` or
-            `sampling_dropout=False`. The baseline that it learns along is kept in
-            `.keras` files, as the optimizer's state, and not in presets. Defaults to
-            `False`.
+            `sampling_dropout=False`. Its part of `loss` and `val_loss` has a gradient
+            that means something and a value that does not: watch `discriminator_loss`
+            and `nats_per_token`. The baseline that it learns along is kept in `.keras`
+            files, as the optimizer's state, and not in presets. Defaults to `False`.
         temperature, temperature_decay_steps, disallow_correct: see
             `keras_tta.layers.corruption.TokenSampler`.
         sample_specials: whether the masking's special tokens may be sampled, as in the
@@ -151,20 +150,6 @@ class ReplacedTokenDetection(GeneratorObjective):
     def language_model(self):
         """The generator's, since the discriminator predicts no tokens."""
         return self.generator_language_model
-
-    def export_to_transformers(self, directory):
-        """Write both networks for Hugging Face's transformers.
-
-        Args:
-            directory: the folder. `ElectraForPreTraining.from_pretrained` reads its
-                folder `discriminator`, `ElectraForMaskedLM` its folder `generator`.
-
-        Raises:
-            ValueError: if a network is none that Hugging Face's ELECTRA can be.
-        """
-        super().export_to_transformers(directory)
-        folder = Path(directory) / "discriminator"
-        save_electra_transformers(folder, self.backbone, self.head)
 
     def discriminator_loss(self, targets, weights, training):
         replaced = targets["corrupted_token_ids"] != targets["original_token_ids"]

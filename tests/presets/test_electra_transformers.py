@@ -72,6 +72,17 @@ def test_both_networks_go_out_and_come_back(tie, tmp_path):
         convert_electra_transformers(tmp_path / "generator", masking)
 
 
+def test_two_networks_may_be_made_one(tmp_path):
+    masking = TokenMasking(20, 4, (0, 1, 3))
+    _, discriminator = networks()
+    electra = ReplacedTokenDetection(None, discriminator, masking)
+    electra.export_to_transformers(tmp_path)
+    again = convert_electra_transformers(tmp_path, masking, tie="all")
+    assert again.generator is again.discriminator
+    logits = [numpy(x.language_model(INPUTS)) for x in (electra, again)]
+    assert np.abs(logits[0] - logits[1]).max() < 1e-5
+
+
 @pytest.fixture
 def folder(tmp_path):
     generator, discriminator = networks()

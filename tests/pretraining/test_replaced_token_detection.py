@@ -1,4 +1,4 @@
-"""ELECTRA: who reads what, what it costs, which gradient goes where, what is kept."""
+"""ELECTRA: who reads what, what it costs, which gradient goes where."""
 
 import keras
 import numpy as np
@@ -7,12 +7,7 @@ import pytest
 from keras_tta.layers.corruption.arrays import NumPyArrays
 from keras_tta.layers.corruption.random import Draws
 from keras_tta.models import TransformerBackbone
-from keras_tta.presets import load_backbone, load_head
-from keras_tta.pretraining import (
-    MaskedLM,
-    ReplacedTokenDetection,
-    convert_electra_transformers,
-)
+from keras_tta.pretraining import MaskedLM, ReplacedTokenDetection
 from tests.pretraining.electra import (
     BATCH,
     DISCRIMINATOR,
@@ -22,26 +17,14 @@ from tests.pretraining.electra import (
     figures_of,
     gradients,
     loss_of,
+    make_electra,
     make_masking,
     moved,
     nats,
     networks,
     numpy,
+    tables,
 )
-
-
-def make_electra(tie=None, dropout=0.0, noise=0.3, masking=None, **options):
-    generator, discriminator = networks(dropout, noise)
-    if tie == "all":
-        generator = None
-    masking = masking or make_masking()
-    electra = ReplacedTokenDetection(
-        generator, discriminator, masking, tie=tie, **options
-    )
-    draw = np.random.default_rng(1)
-    for weight in electra.head.weights if noise else []:
-        weight.assign(0.5 * draw.normal(size=weight.shape))
-    return electra
 
 
 def test_samples_stand_where_tokens_were_masked():
@@ -144,6 +127,21 @@ def sgd_step(electra):
     electra.fit(BATCH, verbose=0)
 
 
+def test_the_recipe_is_electras():
+    """`model/optimization.py`: the warm-up multiplies the decay."""
+    electra = make_electra()
+    electra.compile(total_steps=1_000_000)
+    again = ReplacedTokenDetection.from_config(electra.get_config())
+    again.compile_from_config(electra.get_compile_config())
+    for compiled in (electra, again):
+        schedule = compiled.optimizer._learning_rate
+        assert schedule.peak_learning_rate == 5e-4
+        for step, share in ((5_000, 0.5 * 0.995), (10_000, 0.99), (500_000, 0.5)):
+            assert abs(float(schedule(step)) - 5e-4 * share) < 1e-9
+    electra.compile(total_steps=100, warmup_form="override")
+    assert electra.optimizer._learning_rate.warmup == "override"
+
+
 def test_both_networks_learn():
     electra = make_electra("none", dropout=0.1)
     parts = electra.generator, electra.discriminator
@@ -201,6 +199,8 @@ def test_a_generator_may_be_the_frequencies(generator):
     assert abs(figures["loss"] - loss) < 1e-3
     again = ReplacedTokenDetection.from_config(electra.get_config())
     assert again.get_config() == electra.get_config()
+    with pytest.raises(ValueError, match="fixed counts, which read no text"):
+        electra.language_model  # noqa: B018
 
 
 def test_samples_may_come_without_dropout():
@@ -213,14 +213,6 @@ def test_samples_may_come_without_dropout():
     for electra, kinds in ((with_dropout, 2), (without, 1)):
         rows = numpy(electra(batch, training=True)["corrupted_token_ids"])
         assert (len(np.unique(rows, axis=0)) > 1) == (kinds > 1)
-
-
-def tables(network):
-    embeddings = network.embeddings
-    return [
-        numpy(table.embeddings).copy()
-        for table in (embeddings.token_embedding, embeddings.position_embedding)
-    ]
 
 
 def test_disentangled_tables_follow_the_generator_and_teach_it_nothing():
@@ -238,35 +230,6 @@ def test_disentangled_tables_follow_the_generator_and_teach_it_nothing():
     electra.discriminator_weight, electra.generator_weight = 50.0, 0.0
     of_detection = [x.any() for x in gradients(electra, weights)]
     assert of_detection == [False, False, True, True]
-
-
-def test_disentangled_tables_are_saved_as_their_sums(tmp_path):
-    electra = make_electra("disentangled")
-    draw = np.random.default_rng(0)
-    embeddings = electra.discriminator.embeddings
-    for table in (embeddings.token_embedding, embeddings.position_embedding):
-        table.own.assign(draw.normal(size=table.own.shape))
-    expected = [*tables(electra.generator), *tables(electra.backbone)]
-    electra.save(tmp_path / "electra.keras")
-    electra.save_to_preset(tmp_path / "preset")
-    electra.export_to_transformers(tmp_path / "transformers")
-    plain = load_backbone(tmp_path / "preset")
-    assert type(plain.token_embedding) is keras.layers.ReversibleEmbedding
-    assert np.allclose(numpy(plain(BATCH)), numpy(electra.backbone(BATCH)), atol=1e-5)
-    for again in (
-        keras.saving.load_model(tmp_path / "electra.keras"),
-        ReplacedTokenDetection.from_preset(tmp_path / "preset"),
-        convert_electra_transformers(
-            tmp_path / "transformers", make_masking(), tie="disentangled"
-        ),
-    ):
-        found = [*tables(again.generator), *tables(again.backbone)]
-        for ours, theirs in zip(found, expected, strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=1e-6)
-        own, shared = (
-            x.embeddings.token_embedding for x in (again.backbone, again.generator)
-        )
-        assert own.shared is shared and numpy(own.own).any()
 
 
 def test_a_frozen_generators_temperature_decays_as_training_goes_on():
@@ -298,34 +261,6 @@ def test_a_frozen_generators_temperature_decays_as_training_goes_on():
     samples = numpy(targets["sampled_token_ids"])
     assert counted.sum() == 9
     assert np.array_equal(samples[counted], expected[counted])
-
-
-@pytest.mark.parametrize("tie", ["none", "tokens", "embeddings", "all"])
-def test_what_is_shared_is_shared_again_when_loaded(tie, tmp_path):
-    electra = make_electra(tie, temperature=1.5, disallow_correct=True)
-    electra.save(tmp_path / "electra.keras")
-    electra.save_to_preset(tmp_path / "preset")
-    for again in (
-        keras.saving.load_model(tmp_path / "electra.keras"),
-        ReplacedTokenDetection.from_preset(tmp_path / "preset"),
-    ):
-        assert again.tie == tie and again.token_sampler.disallow_correct
-        same = again.generator.token_embedding is again.backbone.token_embedding
-        assert same == (tie != "none")
-        weights = [model.get_weights() for model in (again, electra)]
-        assert all(map(np.array_equal, *weights)) and len(weights[0]) > 20
-
-
-def test_a_preset_is_the_discriminators_and_holds_the_generators(tmp_path):
-    electra = make_electra()
-    electra.save_to_preset(tmp_path)
-    backbone = load_backbone(tmp_path)
-    head = load_head(tmp_path, backbone, "replaced_token_head")
-    assert np.allclose(numpy(head(backbone(BATCH))), numpy(electra.detector(BATCH)))
-    backbone = load_backbone(tmp_path / "generator")
-    logits = load_head(tmp_path / "generator", backbone)(backbone(BATCH))
-    expected = numpy(electra.language_model(BATCH))
-    assert np.allclose(numpy(logits), expected, atol=1e-5)
 
 
 def test_rows_without_candidates_teach_that_they_are_original():
@@ -369,9 +304,13 @@ def test_mixed_precision():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tie": "words"}, "`tie` of TransformerBackbone must be one of"),
+        ({"tie": "words"}, "`tie` of ReplacedTokenDetection must be one of"),
         ({"loss_positions": "some"}, "must be one of 'all', 'masked'"),
-        ({"generator": "bigram"}, "must be one of 'uniform'"),
+        ({"generator": "bigram"}, "a `MaskedLM`, 'uniform' or V counts"),
+        ({"generator": 3}, "a `MaskedLM`, 'uniform' or V counts"),
+        ({"generator_weight": "a"}, "`generator_weight` of .* from 0 up"),
+        ({"discriminator_weight": -1}, "`discriminator_weight` of .* from 0 up"),
+        ({"sequence_length": 0}, "`sequence_length` of ReplacedTokenDetection"),
         ({"generator": None, "tie": "embeddings"}, "pass generator=None"),
         ({"tie": "all"}, "pass generator=None"),
         ({"generator": [1.0, 2.0]}, "counts of 2 tokens, the discriminator 20"),

@@ -179,3 +179,13 @@ def inverse_cdf(logits, uniform, allowed):
     total = ops.max(sums, axis=-1, keepdims=True)
     passes = (sums > ops.expand_dims(uniform, -1) * total) | (sums >= total)
     return ops.cast(ops.argmax(ops.cast(possible & passes, "int32"), -1), "int32")
+
+
+def write_samples(token_ids, chosen, sampled):
+    """Rows (B, T) with the j-th chosen position of each holding the j-th sample (B, K).
+
+    Every position is written once at most, whatever the samples.
+    """
+    rank = ops.cumsum(chosen, axis=1) - 1
+    written = ops.take_along_axis(sampled, ops.maximum(rank, 0), axis=1)
+    return ops.where(ops.cast(chosen, "bool"), written, token_ids)
