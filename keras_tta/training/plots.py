@@ -10,7 +10,7 @@ from keras_tta.training.metrics_csv import read_metrics
 BLUE, ORANGE, INK, MUTED = "#0b6e99", "#d98c3f", "#1f2933", "#7b8794"
 
 
-def empty_chart(size, title):
+def empty_chart(size, title, title_pad=10):
     """A figure and its axes in the look of all our pictures."""
     figure = Figure(figsize=size, dpi=160, layout="constrained")
     axes = figure.add_subplot()
@@ -18,7 +18,7 @@ def empty_chart(size, title):
     axes.tick_params(colors=MUTED, labelcolor=INK, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color("#cbd2d9")
-    axes.set_title(title or "", loc="left", color=INK, weight="bold", pad=10)
+    axes.set_title(title or "", loc="left", color=INK, weight="bold", pad=title_pad)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set_color(INK)
     return figure, axes
@@ -77,7 +77,8 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
             f"`MetricsCSV` writes them. Received {len(rows)} rows."
         )
 
-    figure, axes = empty_chart((7.2, 4.2), title)
+    # Above the legend, which stands above the axes.
+    figure, axes = empty_chart((7.2, 4.2), title, title_pad=30)
     if unigram is not None:
         axes.axhline(
             unigram,
