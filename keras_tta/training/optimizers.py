@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_tta.training.gradients import dense
+
 
 @keras.saving.register_keras_serializable(package="keras_tta")
 class AdamWeightDecay(keras.optimizers.Optimizer):
@@ -95,13 +97,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
 
     def apply(self, grads, trainable_variables=None):
-        if keras.backend.backend() == "tensorflow":
-            import tensorflow as tf
-
-            # An embedding's gradient is a list of rows, in which a repeated id has
-            # several. Norms and squares are to be those of their sum.
-            grads = [None if g is None else tf.convert_to_tensor(g) for g in grads]
-        super().apply(grads, trainable_variables)
+        # Norms and squares are to be those of the sums of an embedding's rows.
+        super().apply(dense(grads), trainable_variables)
 
     def _apply_weight_decay(self, variables):
         # Keras on PyTorch fails on an empty list: say, when only biases are trained.

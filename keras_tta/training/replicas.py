@@ -8,6 +8,8 @@ over all of its rows, and nothing here has anything to do.
 import keras
 from keras import ops
 
+from keras_tta.training.gradients import built_optimizer, dense
+
 
 def replica_count() -> int:
     """How many replicas compute parts of a batch, each with a loss of its own."""
@@ -68,8 +70,7 @@ def join_replicas(model) -> None:
                 "Keras cannot accumulate gradients under `tf.distribute`: use JAX or "
                 "PyTorch, or no `gradient_accumulation_steps`."
             )
-        if not optimizer.built:
-            optimizer.build(model.trainable_variables)
+        built_optimizer(model)
     else:
         _begin_alike([*model.variables, *optimizer.variables])
         # Keras 3.16 would wrap the model in DistributedDataParallel.
@@ -79,7 +80,7 @@ def join_replicas(model) -> None:
     apply = optimizer.apply
 
     def reduce_and_apply(grads, trainable_variables=None):
-        return apply(_reduced(list(grads)), trainable_variables)
+        return apply(_reduced(dense(grads)), trainable_variables)
 
     optimizer.apply = reduce_and_apply
     # TensorFlow's optimizers reduce once more, after clipping.
@@ -91,8 +92,7 @@ def _reduced(grads):
     """Gradients summed over TensorFlow's replicas, averaged over PyTorch's."""
     given = [grad for grad in grads if grad is not None]
     if keras.backend.backend() == "tensorflow":
-        # An embedding's gradient is a list of rows.
-        reduced = sum_over_replicas([ops.convert_to_tensor(grad) for grad in given])
+        reduced = sum_over_replicas(given)
     else:
         import torch
 

@@ -1,0 +1,23 @@
+"""What stands between a model's gradients and its weights."""
+
+import keras
+from keras import ops
+
+
+def built_optimizer(model):
+    """The optimizer of a compiled model, with its variables."""
+    optimizer = model.optimizer
+    if not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    return optimizer
+
+
+def dense(grads):
+    """Gradients as a list of tensors, and None where there are none.
+
+    TensorFlow's gradient of an embedding is a list of rows, in which a repeated id has
+    several: they are summed.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return list(grads)
+    return [None if grad is None else ops.convert_to_tensor(grad) for grad in grads]
