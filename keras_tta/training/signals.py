@@ -31,6 +31,10 @@ class StopSignals:
         self._fit = next((c for c in _codes(sys._getframe()) if c.co_name == "fit"), 0)
         for number in (signal.SIGINT, signal.SIGTERM):
             previous = signal.getsignal(number)
+            owner = getattr(previous, "__self__", None)
+            if isinstance(owner, StopSignals):
+                # Of a `fit` that raised: nobody will ask it what it received.
+                previous = owner._previous.pop(number)
             if previous not in (signal.SIG_IGN, None):
                 self._previous[number] = previous
                 signal.signal(number, self._receive)
