@@ -7,7 +7,13 @@ import warnings
 import keras
 from keras import ops
 
+from keras_tta.layers.checks import (
+    check_one_of,
+    check_positive,
+    check_positive_integers,
+)
 from keras_tta.training.checkpoint_files import CheckpointError, CheckpointFolder
+from keras_tta.training.processes import is_first_process, of_first_process
 from keras_tta.training.signals import StopSignals
 from keras_tta.training.training_state import (
     assign_arrays,
@@ -16,13 +22,9 @@ from keras_tta.training.training_state import (
     describe,
     draw_as_data_loader,
     identity,
-    is_first_process,
     read_arrays,
     restore_generators,
 )
-
-# Optimizer variables that no roll-back undoes.
-_OF_THE_RUN = ("iteration", "learning_rate")
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -46,14 +48,16 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     `KeyboardInterrupt`. A second one takes it at once.
 
     Put it first in `callbacks`. The model must be built before `fit`. Of several
-    processes, the first writes and all read.
+    processes, the first looks and writes, and all read what it has found.
 
     Args:
         folder: str or path. One folder for each training.
         batches: what `fit` trains on, if it can go on in mid-epoch: a
-            `keras_tta.data.TokenBatches`. With other data pass `None`: checkpoints are
-            then saved between epochs only, and data in the same order in every epoch
-            (`shuffle=False`) make the run exact.
+            `keras_tta.data.TokenBatches`, or a `PyDataset` with its `next_step`,
+            `batch(step)`, `fingerprint()` and `resume(step, skipped)`, after which its
+            length is the rest of the epoch. With other data pass `None`: checkpoints
+            are then saved between epochs only, and data in the same order in every
+            epoch (`shuffle=False`) make the run exact.
         callbacks: callbacks of this `fit` whose state belongs to the run, such as
             `WallClockBudget` and `MetricsCSV`: any that have `get_state()`, which
             returns what JSON can hold, and `set_state(state)`.
@@ -111,15 +115,12 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         clock=time.monotonic,
     ):
         super().__init__()
-        for name, value in (
-            ("every_minutes", every_minutes),
-            ("every_steps", every_steps),
-            ("keep", keep),
-        ):
-            if value is not None and not value > 0:
-                raise ValueError(f"`{name}` must be above 0. Received: {name}={value}")
-        if mode not in ("min", "max"):
-            raise ValueError(f'`mode` is "min" or "max". Received: mode={mode!r}')
+        check_positive_integers(self, keep=keep)
+        if every_steps is not None:
+            check_positive_integers(self, every_steps=every_steps)
+        if every_minutes is not None:
+            check_positive(self, every_minutes=every_minutes)
+        check_one_of(self, ("min", "max"), mode=mode)
         for callback in callbacks:
             if not (hasattr(callback, "get_state") and hasattr(callback, "set_state")):
                 raise ValueError(
@@ -150,19 +151,18 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 f"on within an epoch. Received: {self.params['steps']} steps an epoch, "
                 f"of batches that have {len(self._batches)}."
             )
-        self._folder.prepare()
+        if is_first_process():
+            self._folder.prepare()
         self._restored = self._generators = None
-        self._skipped = (
-            0  # Steps of the first epoch made by an earlier part of the run.
-        )
-        self._trained = self._saved_at = 0  # Steps made by this one.
+        self._skipped = 0  # Steps of the first epoch that an earlier part has made.
+        self._trained = self._saved_at = 0  # Steps that this part has made.
         self._tokens = 0
         self._best = None
         self._due = False
         if self._batches is not None:
             # Where the steps of the present epoch begin in the data.
             self._data_step = self._batches.next_step
-        found = self._folder.read_newest()
+        found = self._read_newest()
         if found:
             self._restore(*found)
         self._saved_time = self._clock()
@@ -221,20 +221,25 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self._signals.deliver(self._signals.received)
         self._signals.uninstall()
 
-    def restore_weights(self, model, which="best"):
+    def restore_weights(self, model, which=None):
         """Give a model the weights of a checkpoint, and no more.
 
         Args:
-            model: a model as the one that was trained.
-            which: `"best"` or `"last"`.
+            model: a model as the one that was trained, compiled or not.
+            which: `"best"` or `"last"`. Defaults to the best if there is a `monitor`,
+                and to the last otherwise.
 
         Returns:
             The step of the checkpoint.
 
         Raises:
+            ValueError: `which` is none of these.
             CheckpointError: if there is none, or it does not fit the model.
         """
-        found = self._folder.read_newest()
+        if which is None:
+            which = "last" if self._monitor is None else "best"
+        check_one_of(self, ("best", "last"), which=which)
+        found = self._folder.read_newest(set_aside=is_first_process())
         if found is None:
             raise CheckpointError(f"There is no checkpoint in {self._folder.path}.")
         step, arrays, state = found
@@ -253,8 +258,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     def roll_back(self, below=None):
         """Give model and optimizer the values of the last checkpoint, in mid-training.
 
-        All else goes on: the data, the learning-rate schedule, the count of steps.
-        A checkpoint of this is saved with the next step.
+        All else goes on: the data, the learning-rate schedule, the count of steps, and
+        the seeds, so that nothing is drawn twice. A checkpoint of this is saved with
+        the next step. Of several processes, all must call it.
 
         Args:
             below: int. Take a checkpoint of an earlier step than this.
@@ -262,16 +268,26 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         Returns:
             The step of the checkpoint, or None if there is none.
         """
-        found = self._folder.read_newest(below)
+        found = self._read_newest(below)
         if found is None:
             return None
         step, arrays, _ = found
         model = self.model
         check_arrays(model, arrays, ["model", "optimizer"])
-        assign_arrays(model, arrays, "model")
-        assign_arrays(model, arrays, "optimizer", without=_OF_THE_RUN)
+        assign_arrays(model, arrays, "model", learned_only=True)
+        assign_arrays(model, arrays, "optimizer", learned_only=True)
         self._due = True
         return step
+
+    def _read_newest(self, below=None):
+        """What the first process finds, in all: it alone sets damaged ones aside."""
+        found = None
+        if is_first_process():
+            found = self._folder.read_newest(below)
+        step = of_first_process(-1 if found is None else found[0])
+        if found or step < 0:
+            return found
+        return step, *self._folder.read(step)
 
     def _restore(self, step, arrays, state):
         check_same_training(self._folder.path, state, self._description)

@@ -7,6 +7,7 @@ A checkpoint is a folder `step-<number>` of `.safetensors` files, `training.json
 import hashlib
 import json
 import os
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -16,6 +17,7 @@ import safetensors.numpy
 STATE = "training.json"
 SUMS = "SHA256SUMS"
 NEW, OLD, DAMAGED = ".new-", ".old-", "damaged-"
+_NAME = re.compile(r"step-\d{10,}")
 
 
 class CheckpointError(RuntimeError):
@@ -64,8 +66,8 @@ class CheckpointFolder:
 
     def steps(self):
         """Steps of the complete checkpoints, in order."""
-        found = self.path.glob("step-*")
-        return sorted(int(path.name.removeprefix("step-")) for path in found)
+        names = (path.name for path in self.path.glob("step-*"))
+        return sorted(int(name[5:]) for name in names if _NAME.fullmatch(name))
 
     def at(self, step):
         """The path of the checkpoint of a step."""
@@ -141,13 +143,14 @@ class CheckpointFolder:
             raise CheckpointError(f"{path} is damaged: {error}") from error
         return arrays, state
 
-    def read_newest(self, below=None):
+    def read_newest(self, below=None, set_aside=True):
         """Step, arrays and state of the newest sound checkpoint; None if there is none.
 
-        A damaged one is set aside, with a warning that names it.
+        A damaged one is passed over.
 
         Args:
             below: int. Take those of earlier steps only.
+            set_aside: bool. Whether a damaged one is renamed, with a warning.
 
         Raises:
             CheckpointError: if there are checkpoints, and every one is damaged.
@@ -160,6 +163,8 @@ class CheckpointFolder:
                 return step, *self.read(step)
             except CheckpointError as error:
                 problems.append(str(error))
+            if not set_aside:
+                continue
             path = self.at(step)
             aside = path.with_name(DAMAGED + path.name)
             if aside.exists():
@@ -182,9 +187,9 @@ class CheckpointFolder:
         for step in self.steps()[:-keep]:
             if step != also:
                 # Half a removal must not look like a checkpoint.
-                old = self.path / f"{NEW}{self.at(step).name}"
-                self.at(step).rename(old)
-                shutil.rmtree(old, ignore_errors=True)
+                path = self.at(step)
+                removed = path.rename(path.with_name(NEW + path.name))
+                shutil.rmtree(removed, ignore_errors=True)
 
 
 def _sha256(path):

@@ -2,10 +2,10 @@
 
 import dataclasses
 import os
-import time
 
 import keras
-import numpy as np
+
+from keras_tta.training.processes import process_index_and_count
 
 STRATEGIES = ("data", "model")
 
@@ -203,7 +203,7 @@ def _distribute_tensorflow(devices):
     else:
         found = tf.config.list_logical_devices("GPU")
         found = found or tf.config.list_logical_devices("CPU")
-        count = _checked_count(devices, len(found), "")
+        count = _checked_count(devices, len(found), _TENSORFLOW_HINT)
         if count == 1:
             return Devices()
         names = [device.name for device in found[:count]]
@@ -215,15 +215,14 @@ def _distribute_tensorflow(devices):
             f"Received: devices={devices}"
         )
     tf.distribute.experimental_set_strategy(strategy)
-    process, processes = 0, 1
-    if "TF_CONFIG" in os.environ:
-        resolver = strategy.cluster_resolver
-        process, processes = (
-            resolver.task_id,
-            resolver.cluster_spec().num_tasks("worker"),
-        )
     # Every worker reads whole batches: TensorFlow takes each one's part of them.
-    return Devices(count, process, processes)
+    return Devices(count, *process_index_and_count())
+
+
+_TENSORFLOW_HINT = (
+    "`tf.config.set_logical_device_configuration`, called first, makes several of a "
+    "CPU or a GPU."
+)
 
 
 def _distribute_torch(devices):
@@ -254,73 +253,3 @@ def _checked_count(devices, found, hint):
             f"{found}. {hint}".strip()
         )
     return devices or found
-
-
-class SharedClock(keras.callbacks.Callback):
-    """The clock of the first process, alike in all of them.
-
-    What stops a training or sets its learning rate by the time must not do so in one
-    process and not in another. Called, it returns the seconds since training began, as
-    they were when the present step did. Put it first in `callbacks`.
-
-    Args:
-        devices: the `Devices` that `distribute` returned.
-        clock: a function without arguments that returns seconds. Defaults to
-            `time.monotonic`.
-
-    Example:
-    ```python
-    from keras_tta.training import Devices, SharedClock, WallClockBudget
-
-    clock = SharedClock(Devices())
-    budget = WallClockBudget(2.0, peak_learning_rate=1e-3, clock=clock)
-    callbacks = [clock, budget]
-    ```
-    """
-
-    def __init__(self, devices, clock=time.monotonic):
-        super().__init__()
-        self._devices = devices
-        self._clock = clock
-        self._start = clock()
-        self._now = 0.0
-
-    def __call__(self):
-        if self._devices.process_count == 1:
-            return self._clock()
-        return self._now
-
-    def on_train_begin(self, logs=None):
-        self._start = self._clock()
-        self._share()
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self._share()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self._share()
-
-    def _share(self):
-        if self._devices.process_count > 1:
-            self._now = _of_first_process(self._clock() - self._start, self._devices)
-
-
-def _of_first_process(value, devices):
-    """A float of the first process, in all."""
-    if keras.backend.backend() == "jax":
-        from jax.experimental import multihost_utils
-
-        return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
-    value = keras.ops.convert_to_tensor(0.0 if devices.process else value)
-    if keras.backend.backend() == "torch":
-        import torch
-
-        torch.distributed.all_reduce(value)
-        return float(value)
-    import tensorflow as tf
-
-    strategy = tf.distribute.get_strategy()
-    values = strategy.experimental_distribute_values_from_function(
-        lambda context: value if context.replica_id_in_sync_group == 0 else value * 0
-    )
-    return float(strategy.reduce("SUM", values, axis=None))

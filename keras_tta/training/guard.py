@@ -7,6 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tta.layers.checks import check_positive_integers
+from keras_tta.training.gradients import built_optimizer, dense
 from keras_tta.training.replicas import replica_count, sum_over_replicas
 
 # The optimizer variables that the guard adds.
@@ -23,14 +25,16 @@ class NonFiniteGuard(keras.callbacks.Callback):
     `keras_tta.data.TokenBatches` as data, `batches.batch(step)` is what was read.
     Metrics that became NaN begin anew, and tell of the rest of the epoch.
 
-    After `patience` such steps in a row, weights and optimizer go back to the last
+    Every `patience` steps, and at an epoch's end, it looks at the counts. If the last
+    `patience` steps or more were such, weights and optimizer go back to the last
     `checkpoint`, and on with the data that follow; if that does not help, to the one
-    before.
+    before. That is after fewer than twice `patience` bad steps; a series that has ended
+    when it looks needs no help.
 
     The gradients decide: of a loss that is no number, they are none either. It works
-    with every Keras optimizer, and costs a sum over the gradients. Where gradients are
-    accumulated or TensorFlow distributes the training, a bad batch counts as gradients
-    of 0 instead.
+    with every Keras optimizer but `LossScaleOptimizer`, which skips by itself, and
+    costs a sum over the gradients. Where gradients are accumulated or TensorFlow
+    distributes the training, a bad batch counts as gradients of 0 instead.
 
     Args:
         checkpoint: a `TrainingCheckpoint` of the same `fit`, or None.
@@ -38,8 +42,8 @@ class NonFiniteGuard(keras.callbacks.Callback):
             Defaults to 10.
 
     Raises:
-        ValueError: when training begins, if the model is not built or its optimizer is
-            a `LossScaleOptimizer`, which skips such steps itself.
+        ValueError: an argument is none of these; or when training begins, if the model
+            is not built or its optimizer is a `LossScaleOptimizer`.
         FloatingPointError: `patience` steps in a row are skipped, and there is no
             checkpoint (any more) to go back to.
 
@@ -63,9 +67,11 @@ class NonFiniteGuard(keras.callbacks.Callback):
 
     def __init__(self, checkpoint=None, patience=10):
         super().__init__()
-        if not patience >= 1:
+        check_positive_integers(self, patience=patience)
+        if checkpoint is not None and not hasattr(checkpoint, "roll_back"):
             raise ValueError(
-                f"`patience` must be at least 1. Received: patience={patience}"
+                "`checkpoint` of NonFiniteGuard must be the `TrainingCheckpoint` of "
+                f"the same `fit`, or None. Received: checkpoint={checkpoint!r}"
             )
         self._checkpoint = checkpoint
         self._patience = patience
@@ -76,13 +82,14 @@ class NonFiniteGuard(keras.callbacks.Callback):
         skip_non_finite(model)
 
     def on_train_begin(self, logs=None):
-        self._seen = self._epoch_seen = self._read(0)
+        self._seen = self._epoch_seen = self._read("skipped_steps")
         self._steps = 0
         self._below = None
 
     def on_epoch_begin(self, epoch, logs=None):
         if self._steps == 0:
-            self._seen = self._epoch_seen = self._read(0)  # A checkpoint's, perhaps.
+            # A checkpoint's, perhaps.
+            self._seen = self._epoch_seen = self._read("skipped_steps")
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._steps and self._steps % self._patience == 0:
@@ -96,7 +103,7 @@ class NonFiniteGuard(keras.callbacks.Callback):
         self._epoch_seen = self._seen
 
     def _look(self):
-        skipped, in_a_row = self._read(0), self._read(1)
+        skipped, in_a_row = map(self._read, ("skipped_steps", "skipped_in_a_row"))
         if skipped > self._seen:
             self._warn(skipped - self._seen)
             self._seen = skipped
@@ -111,7 +118,8 @@ class NonFiniteGuard(keras.callbacks.Callback):
 
     def _warn(self, count):
         shown = min(count, _REMEMBERED)
-        numbers = np.roll(self._read(2), -self._read(0))  # The latest comes last.
+        # The latest comes last.
+        numbers = np.roll(self._read("skipped_numbers"), -self._read("skipped_steps"))
         steps = ", ".join(str(number) for number in numbers[-shown:])
         more = "the last " if count > shown else ""
         warnings.warn(
@@ -121,7 +129,7 @@ class NonFiniteGuard(keras.callbacks.Callback):
         )
 
     def _recover(self, in_a_row):
-        self._counter(1).assign(0)
+        self._counter("skipped_in_a_row").assign(0)
         step = None
         if self._checkpoint is not None:
             step = self._checkpoint.roll_back(self._below)
@@ -138,13 +146,13 @@ class NonFiniteGuard(keras.callbacks.Callback):
             stacklevel=2,
         )
 
-    def _read(self, index):
-        value = ops.convert_to_numpy(self._counter(index))
+    def _read(self, name):
+        value = ops.convert_to_numpy(self._counter(name))
         return int(value) if value.ndim == 0 else value
 
-    def _counter(self, index):
+    def _counter(self, name):
         # Not kept: on JAX, asking for the model is what hands the variables back.
-        return self.model.optimizer._non_finite_counters[index]
+        return self.model.optimizer._non_finite_counters[name]
 
 
 def skip_non_finite(model):
@@ -153,26 +161,25 @@ def skip_non_finite(model):
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise ValueError(
             "A LossScaleOptimizer skips steps whose gradients are not finite by "
-            "itself: NonFiniteGuard has nothing to do."
+            "itself, and NonFiniteGuard has nothing to do: leave the guard out."
         )
     if not model.built:
         raise ValueError("NonFiniteGuard needs a model that is built before `fit`.")
-    if not optimizer.built:
-        optimizer.build(model.trainable_variables)
+    built_optimizer(model)
     if hasattr(optimizer, "_non_finite_counters"):
         return
     strategy = getattr(model, "distribute_strategy", None)  # TensorFlow's
     with strategy.scope() if strategy else contextlib.nullcontext():
-        counters = [
-            optimizer.add_variable(
+        counters = {
+            name: optimizer.add_variable(
                 shape,
                 initializer="zeros",
                 dtype="int",
                 aggregation="only_first_replica",
                 name=name,
             )
-            for shape, name in zip([(), (), (_REMEMBERED,)], COUNTERS, strict=True)
-        ]
+            for name, shape in zip(COUNTERS, [(), (), (_REMEMBERED,)], strict=True)
+        }
     apply = optimizer.apply
 
     def guarded_apply(grads, trainable_variables=None):
@@ -230,13 +237,12 @@ def _all_finite(grads):
 
 def _or_zeros(finite, grads):
     return [
-        None if grad is None else ops.where(finite, ops.convert_to_tensor(grad), 0)
-        for grad in grads
+        None if grad is None else ops.where(finite, grad, 0) for grad in dense(grads)
     ]
 
 
 def _count(counters, finite, iterations):
-    skipped, in_a_row, numbers = counters
+    skipped, in_a_row, numbers = (counters[name] for name in COUNTERS)
     bad = ops.cast(ops.logical_not(finite), skipped.dtype)
     slot = ops.arange(_REMEMBERED, dtype=skipped.dtype) == skipped % _REMEMBERED
     written = ops.logical_and(slot, ops.logical_not(finite))

@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_tta.training.checkpoint_files import CheckpointError
+from keras_tta.training.gradients import built_optimizer
 from keras_tta.training.guard import COUNTERS
 
 # Of the files; a change to what they hold makes another.
@@ -19,13 +20,11 @@ FORMAT = 1
 
 def variables_of(model):
     """All variables that training changes, seeds included, by kind."""
-    optimizer = model.optimizer
-    if not optimizer.built:
-        optimizer.build(model.trainable_variables)
+    optimizer = built_optimizer(model).variables if model.compiled else []
     return {
         "model": model.variables,
-        "optimizer": [v for v in optimizer.variables if v.name not in COUNTERS],
-        "guard": [v for v in optimizer.variables if v.name in COUNTERS],
+        "optimizer": [v for v in optimizer if v.name not in COUNTERS],
+        "guard": [v for v in optimizer if v.name in COUNTERS],
         "metrics": model.metrics_variables,
     }
 
@@ -60,12 +59,18 @@ def check_arrays(model, arrays, kinds):
                 )
 
 
-def assign_arrays(model, arrays, kind, without=()):
-    """Give the variables of a kind the values read before, but those of some names."""
+def assign_arrays(model, arrays, kind, learned_only=False):
+    """Give the variables of a kind the values read before.
+
+    Args:
+        learned_only: bool. Leave what only counts the run on: the integers, such as
+            steps and seeds, and the learning rate.
+    """
     values = arrays[kind].values()
     # Only a guard's counters may be new, or not be there any more.
     for variable, value in zip(variables_of(model)[kind], values, strict=False):
-        if variable.name not in without:
+        learned = "float" in variable.dtype and variable.name != "learning_rate"
+        if learned or not learned_only:
             variable.assign(value)
 
 
@@ -120,10 +125,10 @@ def describe(model, batches, callbacks):
             "dtype": model.dtype_policy.name,
             "optimizer": _config(model.optimizer),
             "data": None if batches is None else batches.fingerprint(),
-            "callbacks": {
-                type(callback).__name__: getattr(callback, "get_config", dict)()
+            "callbacks": [
+                {type(callback).__name__: getattr(callback, "get_config", dict)()}
                 for callback in callbacks
-            },
+            ],
         }
     )
 
@@ -161,8 +166,8 @@ def check_same_training(path, saved, description):
         lines = "\n  ".join(line.removeprefix("description.") for line in changed)
         raise CheckpointError(
             f"{path} holds checkpoints of another training:\n  {lines}\nTo go on with "
-            "that one, put back what has changed (in one session, make and compile the "
-            "model anew). To begin another, choose another folder."
+            "that one, put back what has changed (in one notebook, make and compile "
+            "the model anew). To begin another, choose another folder."
         )
     changed = differences(saved["versions"], now["versions"])
     if changed:
@@ -171,23 +176,6 @@ def check_same_training(path, saved, description):
             f"in their last bits. {'; '.join(changed)}.",
             stacklevel=2,
         )
-
-
-def is_first_process():
-    """Whether this process is the one that writes."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return jax.process_index() == 0
-    if keras.backend.backend() == "torch":
-        import torch.distributed as distributed
-
-        joined = distributed.is_available() and distributed.is_initialized()
-        return not joined or distributed.get_rank() == 0
-    import tensorflow as tf
-
-    resolver = tf.distribute.get_strategy().cluster_resolver
-    return not (resolver and resolver.task_id)
 
 
 def _versions():

@@ -191,6 +191,15 @@ def test_a_signal_lets_the_step_end_and_saves(
     assert_same(fit(tmp_path), whole)
 
 
+def test_a_signal_counts_after_a_fit_that_raised(tmp_path, whole, signals):
+    for step in (1, 2):
+        with pytest.raises(Interruption):
+            fit(tmp_path, At(step, interrupt), every_steps=None)
+    test_a_signal_lets_the_step_end_and_saves(
+        tmp_path, whole, signals, signal.SIGINT, KeyboardInterrupt
+    )
+
+
 def test_a_second_signal_stops_at_once(tmp_path, signals):
     def twice():
         signal.raise_signal(signal.SIGINT)
@@ -226,6 +235,25 @@ def test_of_a_damaged_checkpoint_the_one_before_is_used(tmp_path, whole):
     with pytest.warns(UserWarning, match="is damaged: .* set aside as damaged-step-"):
         parts = fit(tmp_path)
     assert_same(parts, whole)
+
+
+def test_what_is_not_the_first_process_reads_and_writes_nothing(
+    tmp_path, whole, monkeypatch
+):
+    with pytest.raises(Interruption):
+        fit(tmp_path, At(8, interrupt))
+    folder = tmp_path / "checkpoints"
+    flip(folder / f"step-{steps_in(tmp_path)[-1]:010d}")
+    (folder / ".new-step-0000000009").mkdir()
+    before = sorted(folder.rglob("*"))
+    monkeypatch.setattr("keras_tta.training.checkpoint.is_first_process", lambda: False)
+    # The first has found the one before.
+    monkeypatch.setattr(
+        "keras_tta.training.checkpoint.of_first_process",
+        lambda step: steps_in(tmp_path)[-2],
+    )
+    assert_same(fit(tmp_path), whole)
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_if_all_are_damaged_nothing_is_trained(tmp_path):
@@ -287,7 +315,7 @@ def test_another_training_is_refused_with_what_differs(tmp_path):
         ),
         ({"model": make_model(rate=0.5)}, r"optimizer\.learning_rate: was 0\.00.*0\.5"),
         ({"batches": NumberBatches(seed=4)}, r"data\.seed: was 3, is 4"),
-        ({"callbacks": []}, r"callbacks\.MetricsCSV: was \{\}, is None"),
+        ({"callbacks": []}, r"callbacks\.0: was \{'MetricsCSV': \{\}\}, is None"),
     ):
         with pytest.raises(CheckpointError, match=said):
             fit(tmp_path, **changed)
@@ -321,9 +349,11 @@ def test_epochs_of_another_length_than_the_data_say_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"keep": 0}, "`keep` must be above 0"),
-        ({"every_minutes": -1}, "`every_minutes` must be above 0"),
-        ({"mode": "least"}, '`mode` is "min" or "max"'),
+        ({"keep": 0}, "`keep` .* positive integer"),
+        ({"keep": None}, "`keep` .* positive integer"),
+        ({"every_steps": 0.5}, "`every_steps` .* positive integer"),
+        ({"every_minutes": -1}, "`every_minutes` .* above 0"),
+        ({"mode": "least"}, "`mode` .* one of 'min', 'max'"),
         ({"callbacks": [keras.callbacks.Callback()]}, "get_state"),
     ],
 )
@@ -369,8 +399,30 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     other = make_model()
     assert checkpoint.restore_weights(other) == 10
     assert_same((other.get_weights(), 0), (best[1], 0))
-    assert checkpoint.restore_weights(other, "last") == 15
-    assert_same((other.get_weights(), 0), (best[2], 0))
+    uncompiled = keras.models.clone_model(model)
+    assert checkpoint.restore_weights(uncompiled, "last") == 15
+    assert_same((uncompiled.get_weights(), 0), (best[2], 0))
+    unmonitored = TrainingCheckpoint(tmp_path / "checkpoints")
+    assert unmonitored.restore_weights(other) == 15
+    with pytest.raises(ValueError, match="`which` .* one of 'best', 'last'"):
+        checkpoint.restore_weights(other, "beast")
+
+
+def test_going_back_repeats_no_draw(tmp_path):
+    model, batches = make_model(), NumberBatches()
+    checkpoint = TrainingCheckpoint(tmp_path, batches)
+    model.fit(batches, shuffle=False, verbose=0, callbacks=[checkpoint])
+    weights, counts = model.get_weights(), []
+    for variable in [*model.variables, model.optimizer.iterations]:
+        if "float" not in variable.dtype:
+            variable.assign(variable.value + 1)
+            counts.append((variable, keras.ops.convert_to_numpy(variable)))
+    model.layers[0].kernel.assign(np.full((8, 3), np.nan))
+    assert checkpoint.roll_back() == STEPS
+    assert_same((model.get_weights(), 0), (weights, 0))
+    assert len(counts) == 2  # A seed and the steps.
+    for variable, count in counts:
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(variable), count)
 
 
 def test_a_value_that_is_not_there_is_told(tmp_path):
@@ -409,5 +461,5 @@ def test_a_budget_in_parts_is_one_budget(tmp_path):
     # Of a used budget nothing is left to train.
     budget = WallClockBudget(21 / 60, 0.1, clock=clock)
     fit_on(budget, At(0, interrupt))
-    with pytest.raises(CheckpointError, match=r"WallClockBudget\.minutes: was 0\.35"):
+    with pytest.raises(CheckpointError, match=r"\.WallClockBudget\.minutes: was 0\.35"):
         fit_on(WallClockBudget(1.0, 0.1, clock=clock))

@@ -90,6 +90,20 @@ def test_a_checkpoint_takes_the_place_of_one_of_its_step(folder):
     assert sorted(os.listdir(folder.path)) == ["step-0000000003", "step-0000000007"]
 
 
+def test_those_who_only_read_leave_a_damaged_one(folder):
+    truncate("training.json")(folder.at(7))
+    assert folder.read_newest(set_aside=False)[0] == 3
+    assert folder.steps() == [3, 7]
+
+
+def test_what_has_another_name_is_left_alone(folder):
+    for name in ("step-0000000007.bak", "step-x"):
+        (folder.path / name).mkdir()
+    assert folder.steps() == [3, 7]
+    folder.prune(1)
+    assert len(os.listdir(folder.path)) == 3
+
+
 def test_left_behind_by_a_crash(folder):
     new, old = (folder.path / f"{kind}-step-0000000007" for kind in (".new", ".old"))
     # While written for the second time: the first is moved away, the second not there.

@@ -153,9 +153,12 @@ def test_what_does_not_recover_stops(tmp_path):
 
 def test_what_it_cannot_guard_is_refused():
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
-    with pytest.raises(ValueError, match="A LossScaleOptimizer skips"):
+    with pytest.raises(ValueError, match="leave the guard out"):
         fit(make_model(optimizer), Numbers(), NonFiniteGuard())
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", loss="mse")
-    with pytest.raises(ValueError, match="`patience` must be at least 1"):
-        NonFiniteGuard(patience=0)
+    for patience in (0, 1.5):
+        with pytest.raises(ValueError, match="`patience` .* positive integer"):
+            NonFiniteGuard(patience=patience)
+    with pytest.raises(ValueError, match="must be the `TrainingCheckpoint`.*'folder'"):
+        NonFiniteGuard("folder")
