@@ -5,6 +5,8 @@ import warnings
 
 import keras
 
+from keras_tta.layers.checks import check_fraction, check_positive
+
 # The learning rate is set this many times in a budget, and no oftener: each time, the
 # host waits for the device and, on JAX, moves the training state into the model.
 _UPDATES = 1000
@@ -23,8 +25,9 @@ class WallClockBudget(keras.callbacks.Callback):
     waits, and never eats the warm-up. Evaluations within `fit` count too; the one after
     the last step comes on top. A step in progress is finished.
 
-    For runs of one process: several would read several clocks. A `TrainingCheckpoint`
-    that is given the budget saves the time used, so that a run in parts has one budget.
+    A `TrainingCheckpoint` that is given the budget saves the time used, so that a run
+    in parts has one budget. Several processes would read several clocks: give each a
+    `SharedClock`.
 
     Args:
         minutes: float. The budget.
@@ -56,20 +59,8 @@ class WallClockBudget(keras.callbacks.Callback):
 
     def __init__(self, minutes, peak_learning_rate, warmup=0.05, clock=time.monotonic):
         super().__init__()
-        if not minutes > 0:
-            raise ValueError(
-                f"`minutes` must be above 0. Received: minutes={minutes!r}"
-            )
-        if not peak_learning_rate > 0:
-            raise ValueError(
-                "`peak_learning_rate` must be above 0. "
-                f"Received: peak_learning_rate={peak_learning_rate!r}"
-            )
-        if not 0 <= warmup < 1:
-            raise ValueError(
-                "`warmup` is the share of the time spent on the warm-up: at least 0, "
-                f"less than 1. Received: warmup={warmup!r}"
-            )
+        check_positive(self, minutes=minutes, peak_learning_rate=peak_learning_rate)
+        check_fraction(self, warmup=warmup)
         self.minutes = minutes
         self.peak_learning_rate = peak_learning_rate
         self.warmup = warmup

@@ -213,10 +213,13 @@ class Progress(keras.callbacks.ProgbarLogger):
         if self._step > 0:
             parts.append(f"lr {self._learning_rate:.3g}")
         parts.append(self._doing or self._speed())
-        if self._batches is not None and not self._doing:
-            seconds = max(self._clock() - self._started, 1e-9)
-            parts.append(f"padding {self._batches.padding_share:.1%}")
-            parts.append(f"data {self._batches.seconds / seconds:.1%}")
+        padding = getattr(self._batches, "padding_share", None)
+        seconds = getattr(self._batches, "seconds", None)
+        if padding is not None and not self._doing:
+            parts.append(f"padding {padding:.1%}")
+        if seconds is not None and not self._doing:
+            spent = max(self._clock() - self._started, 1e-9)
+            parts.append(f"data {seconds / spent:.1%}")
         return "  ".join(filter(None, parts))
 
     def _summary(self):

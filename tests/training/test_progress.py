@@ -121,6 +121,9 @@ def test_what_the_data_cost():
     lines = train(batches=batches, first=2.0).splitlines()
     assert "padding" not in lines[0]
     assert lines[1].endswith("padding 25.0%  data 50.0%")
+    batches = SimpleNamespace(seconds=1.0)
+    line = train(batches=batches, first=2.0).splitlines()[1]
+    assert line.endswith("  data 50.0%") and "padding" not in line
 
 
 def test_a_generator_of_unknown_length():
