@@ -5,6 +5,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any, NamedTuple
 
 from keras_tta.evaluation.files import json_rows
@@ -42,6 +43,23 @@ class NBestList(NamedTuple):
     def best(self) -> int:
         """The index of the hypothesis with the highest score, the 1-best."""
         return max(range(len(self.hypotheses)), key=lambda i: self.hypotheses[i].score)
+
+
+def check_nbest_list(nbest: NBestList) -> None:
+    """Raise unless a list has hypotheses, each a text and a finite score."""
+    if not nbest.hypotheses:
+        raise ValueError(f"Utterance {nbest.utterance!r} has no hypotheses.")
+    for index, (text, score) in enumerate(nbest.hypotheses):
+        if not _is_hypothesis(text, score):
+            raise ValueError(
+                f"Utterance {nbest.utterance!r}: hypothesis {index} must have a text "
+                f"and a finite number as score. Received: {text!r:.60}, {score!r}"
+            )
+
+
+def _is_hypothesis(text, score):
+    is_number = isinstance(score, Real) and not isinstance(score, bool)
+    return isinstance(text, str) and is_number and math.isfinite(score)
 
 
 def read_nbest_lists(path: str | os.PathLike) -> Iterator[NBestList]:
@@ -118,12 +136,7 @@ def _nbest_list(place, utterance, hyps: Any, reference):
             if isinstance(hyp, dict)
             else (None,) * 2
         )
-        if (
-            not isinstance(text, str)
-            or isinstance(score, bool)
-            or not isinstance(score, int | float)
-            or not math.isfinite(score)
-        ):
+        if not _is_hypothesis(text, score):
             raise ValueError(
                 f"{place}: hypothesis {index} must have a `text` and a finite number "
                 f"as `score`. Received: {hyp!r:.80}"

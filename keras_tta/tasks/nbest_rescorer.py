@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tta.evaluation.nbest_lists import NBestList, read_nbest_lists
+from keras_tta.evaluation.nbest_lists import (
+    NBestList,
+    check_nbest_list,
+    read_nbest_lists,
+)
 from keras_tta.evaluation.word_errors import (
     WordErrorRates,
     hypothesis_errors,
@@ -137,6 +141,15 @@ class NBestRescorer:
         **options,
     ):
         check_positive_integers(self, utterances_at_once=utterances_at_once)
+        for name, value in (("weight", weight), ("length_penalty", length_penalty)):
+            if not np.isfinite(value):
+                raise ValueError(
+                    f"`{name}` must be a finite number. Received: {name}={value!r}"
+                )
+        if "positions" in options:
+            raise ValueError(
+                "NBestRescorer scores whole hypotheses: it takes no `positions`."
+            )
         if not isinstance(form, HypothesisForm):
             check_one_of(self, ("auto",), form=form)
         self.scorer = scorer
@@ -158,6 +171,7 @@ class NBestRescorer:
 
         Raises:
             ValueError: if a line of a file is no n-best list; it names file and line.
+                If a list has no hypotheses, or a score is not finite.
         """
         for nbest, log_probabilities, tokens, unknown in self._scored(lists):
             scores = np.array([hypothesis.score for hypothesis in nbest.hypotheses])
@@ -245,6 +259,8 @@ class NBestRescorer:
             lists = read_nbest_lists(lists)
         lists = iter(lists)
         while part := list(islice(lists, self.utterances_at_once)):
+            for nbest in part:
+                check_nbest_list(nbest)
             texts = [h.text for nbest in part for h in nbest.hypotheses]
             if self.form == "auto":
                 self.form = HypothesisForm.matching(texts, self.scorer.tokenizer)

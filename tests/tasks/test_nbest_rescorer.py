@@ -215,6 +215,23 @@ def test_options_out_of_range():
         NBestRescorer(WordScorer()).tune(LISTS, weights=())
 
 
+@pytest.mark.agnostic
+@pytest.mark.parametrize("options", [{"weight": np.nan}, {"positions": [[0]]}])
+def test_settings_that_make_no_sense(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        NBestRescorer(WordScorer(), **options)
+
+
+@pytest.mark.agnostic
+@pytest.mark.parametrize(
+    "hypotheses", [[], [("sat", np.nan)], [("sat", "-1")], [(None, -1.0)]]
+)
+def test_lists_that_are_none_name_the_utterance(hypotheses):
+    lists = [*LISTS, nbest("u4", "sat", *hypotheses)]
+    with pytest.raises(ValueError, match="Utterance 'u4'"):
+        list(NBestRescorer(WordScorer(), form=KEEP).rescore(lists))
+
+
 def test_a_real_model(model, tokenizer):
     scorer = TextScorer(model, tokenizer)
     rescorer = NBestRescorer(scorer, weight=0.5)
