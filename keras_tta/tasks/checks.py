@@ -25,9 +25,10 @@ def checked_model(model, *parts):
         )
     if "head" in parts and hasattr(model, "generator"):
         raise ValueError(
-            f"What a {type(model).__name__} keeps has never read a mask: it scores no "
-            "text. Its generator does: `TextScorer.from_preset` of the folder "
-            "`generator` in the preset that it saves."
+            f"The head of a {type(model).__name__} has never read a mask: it scores no "
+            "text. A generator that learnt does: `TextScorer.from_preset` of the "
+            "folder `generator` in the preset that it saves or, with tie='all', of the "
+            'preset itself with head="generator_head".'
         )
     return model
 

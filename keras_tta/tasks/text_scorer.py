@@ -117,13 +117,17 @@ class TextScorer:
         self.visibility = scoring_rule(None, None, self._reader.visibility)
 
     @classmethod
-    def from_preset(cls, directory, dtype=None, **options):
+    def from_preset(
+        cls, directory, dtype=None, head="token_prediction_head", **options
+    ):
         """Load a scorer from a preset folder, with the guard of `load_backbone`.
 
         Args:
             directory: a local folder with backbone, head and tokenizer, as
                 `LanguageAutoencoder.save_to_preset` writes it.
             dtype: a dtype or policy. Defaults to the current global policy.
+            head: the name of the head that predicts tokens: `"generator_head"` where
+                ELECTRA's two networks are one. Defaults to `"token_prediction_head"`.
             **options: other arguments of the constructor.
 
         Raises:
@@ -131,7 +135,8 @@ class TextScorer:
             PresetError: a ValueError that names the file and what is wrong with it.
         """
         backbone = load_backbone(directory, dtype=dtype)
-        model = SimpleNamespace(backbone=backbone, head=load_head(directory, backbone))
+        head = load_head(directory, backbone, head)
+        model = SimpleNamespace(backbone=backbone, head=head)
         return cls(model, load_tokenizer(directory), **options)
 
     def score(self, texts, normalize="none", **options):

@@ -216,7 +216,7 @@ def test_of_electra_the_generator_scores(model, tokenizer):
     electra = SimpleNamespace(
         backbone=model.backbone, head=model.head, generator=model.backbone
     )
-    with pytest.raises(ValueError, match="Its generator does"):
+    with pytest.raises(ValueError, match="A generator that learnt does"):
         TextScorer(electra, tokenizer)
 
 
