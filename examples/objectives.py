@@ -4,6 +4,8 @@ Every function takes the size of the network as the keyword arguments that Keras
 backbones share, and a tokenizer; it returns a pretrainer, not compiled.
 """
 
+import warnings
+
 import keras_hub
 
 from keras_tta.layers.corruption import (
@@ -138,6 +140,8 @@ def denoiser(size, corruption, extra_tokens=0, **settings):
     """A corruption over KerasHub's T5, whose vocabulary is the text's and some more."""
     size = {**size, "vocabulary_size": size["vocabulary_size"] + extra_tokens}
     sequence_length = size.pop("max_sequence_length")  # T5's positions have no end.
+    # Padding reaches T5's attention as an argument; Keras's own mask is one too many.
+    warnings.filterwarnings("ignore", ".*does not support masking")
     return Seq2SeqDenoiser(
         keras_hub.models.T5Backbone(**size),
         corruption(size["vocabulary_size"], **settings),

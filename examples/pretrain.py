@@ -94,6 +94,7 @@ def main(_):
         {"start_token_id": None, "end_token_id": None} if denoises else {"packed": True}
     )
 
+    console.print("Reading the text.")
     try:
         tokenizer, store = read_corpus(output)
         train, held_out = store.split(FLAGS.held_out, unit)
@@ -150,6 +151,9 @@ def main(_):
         )
     except CheckpointError as error:
         raise SystemExit(str(error)) from error
+    except KeyboardInterrupt:
+        console.print(f"Stopped. The same command goes on from {checkpoints}.")
+        raise SystemExit(130) from None
 
     # What was learned.
     nats = pretrainer.evaluate(held_out_batches, verbose=0, return_dict=True)[
