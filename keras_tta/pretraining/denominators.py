@@ -87,12 +87,12 @@ def mean_loss(total, counts):
 
 def accumulation_steps(optimizer):
     """How many batches make one update of an optimizer; `None` is 1."""
-    return getattr(_innermost(optimizer), "gradient_accumulation_steps", None)
+    return getattr(innermost(optimizer), "gradient_accumulation_steps", None)
 
 
 def batches_read(optimizer):
     """How many batches an optimizer has read; its `iterations` are its updates."""
-    return int(_innermost(optimizer)._iterations)
+    return int(innermost(optimizer)._iterations)
 
 
 def micro_batches(x, optimizer, loss_counts):
@@ -147,6 +147,6 @@ def check_counts(pretrainer, y, sample_weight, training):
         )
 
 
-def _innermost(optimizer):
+def innermost(optimizer):
     """The optimizer that updates, inside one that scales the loss."""
     return getattr(optimizer, "inner_optimizer", optimizer)

@@ -13,6 +13,7 @@ from keras_tta.layers.checks import check_one_of, check_token_ids
 from keras_tta.pretraining.denominators import (
     batches_read,
     check_counts,
+    innermost,
     mean_loss,
     micro_batches,
 )
@@ -202,7 +203,8 @@ class Pretrainer(SavedAsPreset, keras.Model):
         return super().evaluate(with_tuple_batches(x), *args, **kwargs)
 
     def make_train_function(self, force=False):
-        if isinstance(self.optimizer._learning_rate, UnknownLength):
+        rate = innermost(self.optimizer)._learning_rate
+        if isinstance(rate, UnknownLength):
             raise ValueError(UnknownLength.message)
         join_replicas(self)
         return super().make_train_function(force)
@@ -327,8 +329,8 @@ class Pretrainer(SavedAsPreset, keras.Model):
             start_step,
             self._schedule.get("warmup_form", "override"),
         )
-        current = self.optimizer._learning_rate
-        if current.get_config() != schedule.get_config():
-            self.optimizer.learning_rate = schedule
+        optimizer = innermost(self.optimizer)
+        if optimizer._learning_rate.get_config() != schedule.get_config():
+            optimizer.learning_rate = schedule
             # A compiled step holds the old schedule's numbers.
             self.train_function = None

@@ -323,3 +323,23 @@ def test_a_mask_is_a_mask_whatever_its_numbers():
     x = {**DATA, "padding_mask": -3 * DATA["padding_mask"].astype("int32")}
     found = pretrainer.evaluate(x, batch_size=BATCH_SIZE, verbose=0)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX multiplies no float16 on CPUs.")
+@pytest.mark.parametrize("options", [{}, {"total_steps": 2 * STEPS}])
+def test_the_recipe_in_float16(options):
+    keras.config.set_dtype_policy("mixed_float16")
+    pretrainer = make()
+    pretrainer.compile(jit_compile=False, **options)
+    fit(pretrainer, epochs=2)
+    schedule = pretrainer.optimizer.inner_optimizer._learning_rate
+    assert schedule.get_config()["total_steps"] == 2 * STEPS
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX multiplies no float16 on CPUs.")
+def test_a_schedule_of_unknown_length_is_refused_in_float16():
+    keras.config.set_dtype_policy("mixed_float16")
+    pretrainer = make()
+    pretrainer.compile()
+    with pytest.raises(ValueError, match="how long the training is"):
+        pretrainer.train_on_batch(next(batches()))
