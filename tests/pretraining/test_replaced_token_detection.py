@@ -335,3 +335,12 @@ def test_what_does_not_fit_is_refused(options, message):
         ReplacedTokenDetection(
             discriminator=discriminator, masking=make_masking(), **settings
         )
+
+
+@pytest.mark.parametrize("size", [SIZE - 1, SIZE + 1])
+def test_networks_of_two_vocabularies_are_refused(size):
+    _, discriminator = networks()
+    config = {**networks()[0].get_config(), "vocabulary_size": size, "name": "other"}
+    generator = TransformerBackbone.from_config(config)
+    with pytest.raises(ValueError, match="both must know the same tokens"):
+        ReplacedTokenDetection(generator, discriminator, make_masking(), tie="none")
