@@ -1,6 +1,7 @@
 """Training that goes on where it stopped when the same command is run again."""
 
 import contextlib
+import math
 import time
 import warnings
 
@@ -134,6 +135,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._every_steps = every_steps or float("inf")
         self._keep = keep
         self._monitor, self._mode = monitor, mode
+        self._criterion = {"monitor": monitor, "mode": mode}
         self._clock = clock
         self._signals = StopSignals()
         self._quiet = contextlib.ExitStack()
@@ -214,6 +216,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self._compare(logs)
 
     def on_train_end(self, logs=None):
+        self.model._initial_epoch = None  # Keras would begin the next `fit` there.
         self._hand_out()
         if self._trained:
             self._save(in_epoch=False)
@@ -306,7 +309,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         else:
             restore_generators(arrays["generators"])
         self._restored = arrays, state
-        self._best = state["best"]
+        if state["best"] and state["best"].items() >= self._criterion.items():
+            self._best = state["best"]
         self._tokens = state["tokens"] - state["epoch_tokens"]
         self._skipped = state["batch"]
         if self._batches is not None:
@@ -364,9 +368,11 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             )
             return
         value = float(logs[self._monitor])
-        best = self._best and self._best["value"]
+        best = self._best["value"] if self._best else None
+        if math.isnan(value):
+            return
         if best is None or (value < best if self._mode == "min" else value > best):
-            self._best = {"value": value, "step": self._step()}
+            self._best = {"value": value, "step": self._step(), **self._criterion}
             self._due = True
 
     def _step(self):

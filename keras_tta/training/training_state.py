@@ -64,12 +64,14 @@ def assign_arrays(model, arrays, kind, learned_only=False):
 
     Args:
         learned_only: bool. Leave what only counts the run on: the integers, such as
-            steps and seeds, and the learning rate.
+            steps and seeds, and the learning rate; and the gradients of a group of
+            batches that has begun.
     """
     values = arrays[kind].values()
     # Only a guard's counters may be new, or not be there any more.
     for variable, value in zip(variables_of(model)[kind], values, strict=False):
-        learned = "float" in variable.dtype and variable.name != "learning_rate"
+        of_the_run = "learning_rate", "gradient_accumulator"
+        learned = "float" in variable.dtype and not variable.name.endswith(of_the_run)
         if learned or not learned_only:
             variable.assign(value)
 

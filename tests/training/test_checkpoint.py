@@ -160,6 +160,14 @@ def test_a_finished_run_trains_nothing_and_a_longer_one_goes_on(tmp_path, whole)
     assert_same(fit(tmp_path, At(0, interrupt)), whole)
 
 
+def test_what_comes_after_a_resumed_fit_begins_at_its_beginning(tmp_path):
+    fit(tmp_path, epochs=1)
+    model = make_model()
+    fit(tmp_path, model=model)
+    history = model.fit(NumberBatches(), shuffle=False, verbose=0)
+    assert history.epoch == [0]
+
+
 # === Signals ===
 
 
@@ -406,6 +414,29 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     assert unmonitored.restore_weights(other) == 15
     with pytest.raises(ValueError, match="`which` .* one of 'best', 'last'"):
         checkpoint.restore_weights(other, "beast")
+
+
+@pytest.mark.parametrize(
+    "scores, mode", [((np.nan, 2, 3), "min"), ((1, 2, 0.5), "max")]
+)
+def test_the_best_is_a_number(tmp_path, scores, mode):
+    batches = NumberBatches()
+    checkpoint = TrainingCheckpoint(tmp_path, batches, monitor="score", mode=mode)
+    make_model().fit(
+        batches,
+        epochs=3,
+        shuffle=False,
+        verbose=0,
+        callbacks=[Scores(*scores), checkpoint],
+    )
+    assert checkpoint.restore_weights(make_model()) == 2 * STEPS
+
+
+def test_the_best_of_another_measure_is_forgotten(tmp_path):
+    fit(tmp_path, epochs=2, monitor="loss")
+    fit(tmp_path, epochs=EPOCHS, monitor="mae", mode="max")
+    checkpoint = TrainingCheckpoint(tmp_path / "checkpoints", monitor="mae", mode="max")
+    assert checkpoint.restore_weights(make_model()) == EPOCHS * STEPS
 
 
 def test_going_back_repeats_no_draw(tmp_path):
