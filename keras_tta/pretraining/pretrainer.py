@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tta.data import TokenBatches
 from keras_tta.layers.checks import check_one_of, check_token_ids
 from keras_tta.pretraining.denominators import (
     batches_read,
@@ -168,8 +169,9 @@ class Pretrainer(SavedAsPreset, keras.Model):
         Raises:
             ValueError: if the length of the schedule is known neither from the data nor
                 from `steps_per_epoch` nor from `compile(total_steps=...)`; or if
-                `sample_weight` is given, which Keras would drop; or if gradients are
-                accumulated and the tokens of a group of batches cannot be counted.
+                `sample_weight` is given, which Keras would drop; if gradients are
+                accumulated and the tokens of a group of batches cannot be counted; or
+                if `validation_data` is the `TokenBatches` that are trained on.
         """
         refuse_sample_weight(kwargs)
         check_token_arrays(x, self.backbone)
@@ -178,6 +180,11 @@ class Pretrainer(SavedAsPreset, keras.Model):
             # Data sets have their own order, which Keras would draw anew from Python's
             # global random numbers.
             kwargs.setdefault("shuffle", False)
+        if isinstance(x, TokenBatches) and kwargs.get("validation_data") is x:
+            raise ValueError(
+                "Batches keep their place in the data, and evaluation would move it: "
+                "give `validation_data` another `TokenBatches`, with `shuffle=False`."
+            )
         if "validation_data" in kwargs:
             kwargs["validation_data"] = with_tuple_batches(kwargs["validation_data"])
         if self._schedule and self._schedule["total_steps"] is None:

@@ -23,7 +23,8 @@ class NonFiniteGuard(keras.callbacks.Callback):
     that learning-rate schedules end when they should. How many an epoch had is in its
     logs as `skipped_steps`, and a warning names the steps: with a
     `keras_tta.data.TokenBatches` as data, `batches.batch(step)` is what was read.
-    Metrics that became NaN begin anew, and tell of the rest of the epoch.
+    Metrics that became NaN begin anew at the next look, and tell of the rest of the
+    epoch; where it ends before, its logs are NaN.
 
     Every `patience` steps, and at an epoch's end, it looks at the counts. If the last
     `patience` steps or more were such, weights and optimizer go back to the last

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_tta.data import TokenBatches
 from keras_tta.models import TTABackbone
 from keras_tta.pretraining import LanguageAutoencoder
 from keras_tta.training import AdamWeightDecay
@@ -343,3 +344,12 @@ def test_a_schedule_of_unknown_length_is_refused_in_float16():
     pretrainer.compile()
     with pytest.raises(ValueError, match="how long the training is"):
         pretrainer.train_on_batch(next(batches()))
+
+
+def test_batches_in_training_are_not_validated_on():
+    rows = [[7, 8, 9]] * 8
+    batches = TokenBatches(rows, batch_size=4, sequence_length=5)
+    pretrainer = make()
+    pretrainer.compile(**QUICKLY)
+    with pytest.raises(ValueError, match="another `TokenBatches`"):
+        pretrainer.fit(batches, validation_data=batches, verbose=0)
