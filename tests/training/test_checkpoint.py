@@ -88,7 +88,11 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "objective, step, writing", [("tta", 8, []), ("electra", 6, ["writing"])]
+    "objective, step, writing",
+    [
+        ("tta", 8, []),
+        pytest.param("electra", 6, ["writing"], marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_pretraining_goes_on_bit_for_bit(tmp_path, objective, step, writing):
     arguments = [str(tmp_path / "parts"), objective, str(step), *writing]
