@@ -14,9 +14,17 @@ import safetensors.numpy
 
 from keras_tta.training import (
     CheckpointError,
-    MetricsCSV,
     TrainingCheckpoint,
     WallClockBudget,
+)
+from tests.training.interrupted_runs import (
+    Interruption,
+    assert_same,
+    fit,
+    fit_in_parts,
+    interrupt,
+    make_model,
+    steps_in,
 )
 from tests.training.resumable_run import (
     EPOCHS,
@@ -28,60 +36,6 @@ from tests.training.resumable_run import (
 )
 
 BACKEND = keras.backend.backend()
-
-
-class Interruption(Exception):
-    pass
-
-
-def interrupt():
-    raise Interruption
-
-
-def make_model(units=3, rate=0.01):
-    keras.utils.set_random_seed(1)
-    layers = [keras.layers.Dense(units), keras.layers.Dropout(0.5)]
-    model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
-    model.compile(keras.optimizers.Adam(rate), loss="mse", metrics=["mae"])
-    return model
-
-
-def fit(folder, *callbacks, model=None, batches=None, epochs=EPOCHS, **settings):
-    """Trains a small model of numbers; returns weights and the epochs' losses."""
-    model = model or make_model()
-    batches = batches or NumberBatches()
-    metrics = MetricsCSV(folder / "metrics.csv")
-    settings = {"every_steps": 2, "callbacks": [metrics], **settings}
-    checkpoint = TrainingCheckpoint(folder / "checkpoints", batches, **settings)
-    model.fit(
-        batches,
-        epochs=epochs,
-        shuffle=False,
-        verbose=0,
-        callbacks=[checkpoint, *callbacks, metrics],
-    )
-    return model.get_weights(), [(row["loss"], row["mae"]) for row in metrics.rows]
-
-
-def fit_in_parts(folder, step, action=interrupt, exception=Interruption):
-    with pytest.raises(exception):
-        fit(folder, At(step, action))
-    return fit(folder)
-
-
-def assert_same(found, expected):
-    for a, b in zip(found[0], expected[0], strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert found[1] == expected[1]
-
-
-def steps_in(folder):
-    return [int(path.name[5:]) for path in sorted(folder.glob("checkpoints/step-*"))]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return fit(tmp_path_factory.mktemp("whole"))
 
 
 # === Killed and run again ===
@@ -170,64 +124,6 @@ def test_what_comes_after_a_resumed_fit_begins_at_its_beginning(tmp_path):
     fit(tmp_path, model=model)
     history = model.fit(NumberBatches(), shuffle=False, verbose=0)
     assert history.epoch == [0]
-
-
-# === Signals ===
-
-
-@pytest.fixture
-def signals():
-    """Whoever runs the tests keeps their handlers."""
-    numbers = signal.SIGINT, signal.SIGTERM
-    before = {number: signal.getsignal(number) for number in numbers}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.parametrize(
-    "number, exception",
-    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)],
-)
-def test_a_signal_lets_the_step_end_and_saves(
-    tmp_path, whole, signals, number, exception
-):
-    with pytest.raises(exception) as raised:
-        fit(tmp_path, At(7, lambda: signal.raise_signal(number)), every_steps=None)
-    assert exception is KeyboardInterrupt or raised.value.code == 143
-    assert steps_in(tmp_path) == [8]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    assert_same(fit(tmp_path), whole)
-
-
-def test_a_signal_counts_after_a_fit_that_raised(tmp_path, whole, signals):
-    for step in (1, 2):
-        with pytest.raises(Interruption):
-            fit(tmp_path, At(step, interrupt), every_steps=None)
-    test_a_signal_lets_the_step_end_and_saves(
-        tmp_path, whole, signals, signal.SIGINT, KeyboardInterrupt
-    )
-
-
-def test_a_second_signal_stops_at_once(tmp_path, signals):
-    def twice():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path, At(7, twice), every_steps=None)
-    assert steps_in(tmp_path) == []
-
-
-def test_after_an_exception_signals_are_what_they_were(tmp_path, signals):
-    with pytest.raises(Interruption):
-        fit(tmp_path, At(1, interrupt))
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 # === Disks ===
