@@ -80,7 +80,7 @@ def training_step():
     )
     corruption = SpanCorruption(FLAGS.vocabulary_size)
     model = Seq2SeqDenoiser(backbone, corruption, FLAGS.sequence_length)
-    model.compile(total_steps=1000)
+    model.compile()
     return model.train_on_batch
 
 
