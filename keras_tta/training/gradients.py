@@ -1,7 +1,6 @@
 """What stands between a model's gradients and its weights."""
 
 import keras
-from keras import ops
 
 
 def built_optimizer(model):
@@ -20,4 +19,7 @@ def dense(grads):
     """
     if keras.backend.backend() != "tensorflow":
         return list(grads)
-    return [None if grad is None else ops.convert_to_tensor(grad) for grad in grads]
+    import tensorflow as tf
+
+    # Keras's own `convert_to_tensor` leaves the rows as they are.
+    return [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
