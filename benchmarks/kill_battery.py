@@ -30,7 +30,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_integer("kills", 20, "How often it is killed.", 0)
 flags.DEFINE_enum("objective", "tta", ("tta", "electra"), "What is trained.")
 flags.DEFINE_float("seconds", 1.0, "Longest life.")
-flags.DEFINE_integer("epochs", 40, "Length of the training.")
+flags.DEFINE_integer("epochs", 90, "Length of the training.")
 flags.DEFINE_integer("seed", 0, "Of the moments.")
 flags.DEFINE_string("output", None, "CSV file to append to.")
 flags.DEFINE_string("child", None, "For itself: train in this folder.")
