@@ -4,6 +4,7 @@ Every function takes the size of the network as the keyword arguments that Keras
 backbones share, and a tokenizer; it returns a pretrainer, not compiled.
 """
 
+import dataclasses
 import warnings
 
 import keras_hub
@@ -75,18 +76,18 @@ def all_tokens_mlm(size, tokenizer):
 
 def replacements(size, tokenizer):
     """A generator half as wide as the encoder, the encoder, and ELECTRA's masking."""
-    width = size["hidden_dim"] // 2
-    generator = {
+    size = dict(size)
+    vocabulary_size = size.pop("vocabulary_size")
+    recipe = dataclasses.replace(
+        ELECTRA_RECIPES["tiny"],
+        sequence_length=size.pop("max_sequence_length"),
+        embedding_dim=size["hidden_dim"],
         **size,
-        "num_heads": max(1, width // 64),
-        "hidden_dim": width,
-        "intermediate_dim": 4 * width,
-        "embedding_dim": size["hidden_dim"],
-    }
-    masking = ELECTRA_RECIPES["tiny"].masking(
-        size["vocabulary_size"], tokenizer.mask_token_id, tokenizer.special_token_ids
     )
-    return TransformerBackbone(**generator), TransformerBackbone(**size), masking
+    masking = recipe.masking(
+        vocabulary_size, tokenizer.mask_token_id, tokenizer.special_token_ids
+    )
+    return *recipe.backbones(vocabulary_size), masking
 
 
 def span(size, tokenizer):

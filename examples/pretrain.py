@@ -123,7 +123,9 @@ def main(_):
     # The model and its training.
     pretrainer = build_pretrainer(tokenizer)
     # T5's optimizer, whose steps are relative to the weights; or AdamW.
-    learning_rate = FLAGS.learning_rate or (3e-2 if denoises else 1e-3)
+    learning_rate = FLAGS.learning_rate
+    if learning_rate is None:
+        learning_rate = 3e-2 if denoises else 1e-3
     pretrainer.compile(
         keras.optimizers.Adafactor(learning_rate, relative_step=False)
         if denoises

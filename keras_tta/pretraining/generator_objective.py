@@ -78,7 +78,6 @@ class GeneratorObjective(Pretrainer):
         counts = None if learns else _counts(generator, discriminator.vocabulary_size)
         tie = _checked_tie(self, generator, tie, learns and generator_weight)
         if learns:
-            _check_one_vocabulary(generator, discriminator)
             generator, discriminator = tied_networks(generator, discriminator, tie)
         reader, inputs, masked = masked_rows(
             self, discriminator, masking, sequence_length, packed
@@ -300,16 +299,6 @@ class GeneratorObjective(Pretrainer):
 
     def _has_generator_folder(self):
         return self.tie != "all" and isinstance(self.generator, keras.Model)
-
-
-def _check_one_vocabulary(generator, discriminator):
-    known = discriminator.vocabulary_size
-    if generator is not None and generator.vocabulary_size != known:
-        raise ValueError(
-            "The generator's samples are what the discriminator reads: both must know "
-            f"the same tokens. Received: a generator of {generator.vocabulary_size} "
-            f"and a discriminator of {known}"
-        )
 
 
 def copy_head_weights(source, target):

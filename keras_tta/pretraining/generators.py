@@ -13,9 +13,8 @@ def tied_networks(generator, discriminator, tie):
     """Generator and discriminator on what they share."""
     if tie == "all":
         return discriminator, discriminator
+    _check_tables(generator, discriminator, tie)
     shared, own = discriminator.embeddings, generator.embeddings
-    if tie != "none":
-        _check_tables(generator, discriminator)
     if tie == "embeddings" and own is not shared:
         generator = generator.with_embeddings(shared)
     if tie == "tokens" and own.token_embedding is not shared.token_embedding:
@@ -55,16 +54,22 @@ def restore_embeddings(objective, generator, discriminator):
         table.own.assign(sum_of_both - shared)
 
 
-def _check_tables(generator, discriminator):
-    for name in ("vocabulary_size", "embedding_dim"):
-        ours, theirs = getattr(generator, name), getattr(discriminator, name)
-        if ours != theirs:
-            raise ValueError(
-                f"The generator has {name}={ours}, the discriminator {theirs}; to "
-                "share embeddings they need the same. Give the generator "
-                f"{name}={theirs} (its hidden_dim may be smaller: a projection "
-                "follows), or set tie='none'."
-            )
+def _check_tables(generator, discriminator, tie):
+    ours, theirs = generator.vocabulary_size, discriminator.vocabulary_size
+    if ours != theirs:
+        raise ValueError(
+            "The generator's samples are what the discriminator reads: both must know "
+            "the same tokens. Give them one vocabulary_size. Received: a generator of "
+            f"{ours} and a discriminator of {theirs}"
+        )
+    ours, theirs = generator.embedding_dim, discriminator.embedding_dim
+    if tie != "none" and ours != theirs:
+        raise ValueError(
+            f"The generator has embedding_dim={ours}, the discriminator {theirs}; to "
+            "share embeddings they need the same. Give the generator "
+            f"embedding_dim={theirs} (its hidden_dim may be smaller: a projection "
+            "follows), or set tie='none'."
+        )
 
 
 class WithoutDropout(keras.layers.Layer):

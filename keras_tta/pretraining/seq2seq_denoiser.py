@@ -175,7 +175,8 @@ class Seq2SeqDenoiser(Pretrainer):
         if optimizer == "auto" and isinstance(
             self.backbone, keras_hub.models.T5Backbone
         ):
-            optimizer = keras.optimizers.Adafactor(learning_rate or 1e-2)
+            rate = 1e-2 if learning_rate is None else learning_rate
+            optimizer = keras.optimizers.Adafactor(rate)
             learning_rate = None
         super().compile(optimizer, learning_rate, **kwargs)
 
