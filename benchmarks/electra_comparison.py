@@ -7,7 +7,8 @@ Trains each objective for `--minutes` of wall-clock, compilation not counted, on
 same batches, and asks a linear probe on the frozen encoder's mean-pooled tokens for
 SST-2 (accuracy) and CoLA (Matthews correlation); "untrained" has been trained on
 nothing. Then times the parts of an ELECTRA step. Writes `comparison.csv`, where a run
-that is begun again finds what is done, and `step_time.csv`, and prints both.
+that is begun again finds what is done, `step_time.csv`, and a preset of each model, and
+prints both tables.
 """
 
 import csv
@@ -99,6 +100,7 @@ def main(_):
             row |= trained(pretrainer, train, held_out, seed, objective == "untrained")
             embedder = TextEmbedder(pretrainer, tokenizer)
             row |= {name: probe(embedder, *task) for name, task in tasks.items()}
+            pretrainer.save_to_preset(output / f"{objective}, seed {seed}", tokenizer)
             report([row], path)
             # Long texts and unknown tokens are the same for all.
             warnings.simplefilter("ignore")

@@ -359,6 +359,12 @@ class TokenBatches(keras.utils.PyDataset):
         if self.shuffle:
             order = random_order(len(batches), self.seed, data_pass, len(self.widths))
             batches = [batches[i] for i in order]
+        # Keras on TensorFlow takes a width that the first two batches share for that
+        # of all.
+        for i, (number, _) in enumerate(batches):
+            if number != batches[0][0]:
+                batches[1], batches[i] = batches[i], batches[1]
+                break
         return rows, batches
 
     def _number_words(self, token_ids):

@@ -41,6 +41,20 @@ def expected_rows(sequences, content):
     ]
 
 
+def small_model(width):
+    token_ids = keras.Input((width,), dtype="int32", name="token_ids")
+    padding_mask = keras.Input((width,), dtype="bool", name="padding_mask")
+    outputs = keras.layers.Embedding(128, 1)(token_ids)
+
+    class Model(keras.Model):
+        def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
+            return keras.ops.mean(y_pred**2)
+
+    model = Model({"token_ids": token_ids, "padding_mask": padding_mask}, outputs)
+    model.compile("sgd")
+    return model
+
+
 @pytest.mark.agnostic
 @settings(max_examples=60, deadline=None)
 @given(
@@ -152,6 +166,25 @@ def test_buckets_are_few_shapes_and_less_padding():
 
 
 @pytest.mark.agnostic
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_the_first_two_batches_differ_in_width(shuffle):
+    options = {"bucket_lengths": (4, 8), "shuffle": shuffle}
+    for seed in range(20):
+        batches = TokenBatches(ROWS * 3, 8, 16, seed=seed, **options)
+        widths = [batches.batch(i)[0]["token_ids"].shape[1] for i in (0, 1)]
+        assert widths[0] != widths[1]
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_fit_takes_every_width(shuffle):
+    model = small_model(width=None)
+    options = {"bucket_lengths": (4, 8), "shuffle": shuffle}
+    batches = TokenBatches(ROWS * 3, 8, 16, **options)
+    model.fit(batches, epochs=2, shuffle=False, verbose=0)
+    assert batches.epoch == 2
+
+
+@pytest.mark.agnostic
 def test_counts_of_odd_sequences():
     sequences = [[], [7] * 14, [7] * 15, [7] * 29, []]
     batches = TokenBatches(sequences, 8, 16)
@@ -204,16 +237,7 @@ def test_batch_numbers_have_bounds():
 @pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_fit_sees_every_epoch_in_its_own_order(built, workers):
-    token_ids = keras.Input((16,), dtype="int32", name="token_ids")
-    padding_mask = keras.Input((16,), dtype="bool", name="padding_mask")
-    outputs = keras.layers.Embedding(128, 1)(token_ids)
-
-    class Model(keras.Model):
-        def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
-            return keras.ops.mean(y_pred**2)
-
-    model = Model({"token_ids": token_ids, "padding_mask": padding_mask}, outputs)
-    model.compile("sgd")
+    model = small_model(width=16)
     validation = TokenBatches(ROWS[:20], 8, 16, shuffle=False)
     if built:
         model.evaluate(validation, verbose=0)
