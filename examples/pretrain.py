@@ -158,12 +158,16 @@ def main(_):
         raise SystemExit(130) from None
 
     # What was learned.
-    nats = pretrainer.evaluate(held_out_batches, verbose=0, return_dict=True)[
-        "nats_per_token"
-    ]
+    held_out_figures = pretrainer.evaluate(
+        held_out_batches, verbose=0, return_dict=True
+    )
+    nats = held_out_figures["nats_per_token"]
     console.print(
         f"Held-out nats a token: {nats:.2f}; a unigram model has {unigram:.2f}."
     )
+    for name in ("discriminator_loss", "discriminator_auc", "discriminator_recall"):
+        if name in held_out_figures:
+            console.print(f"Held-out {name}: {held_out_figures[name]:.3f}")
     pretrainer.save_to_preset(
         output / "preset",
         tokenizer=tokenizer,

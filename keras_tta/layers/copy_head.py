@@ -69,7 +69,7 @@ class CopyHead(TokenPredictionHead):
         gate = self._gate(hidden)
         given = (ops.cast(token_ids, labels.dtype), ops.stop_gradient(gate))
         total, nats, correct, slope = self._loss(
-            hidden, labels, weights, training, given
+            hidden, labels, weights, training, self.bias, given
         )
         if training:
             # The share of the copy in the label's probability is 1 - slope.

@@ -4,6 +4,7 @@ Axes: B batch, T length, D model width, V vocabulary.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tta.layers.sublayers import bert_initializer, dense, layer_norm
@@ -27,7 +28,7 @@ class _TokenHead(keras.layers.Layer):
             (*hidden.shape[:-1], self.vocabulary_size), dtype="float32"
         )
 
-    def loss(self, hidden, labels, weights, training=None):
+    def loss(self, hidden, labels, weights, training=None, excluded_token_ids=()):
         """Weighted negative log-likelihood of the labels, in nats, without the logits.
 
         Works through the positions in chunks of about 2048, so that the largest tensor
@@ -40,18 +41,25 @@ class _TokenHead(keras.layers.Layer):
             labels: (B, T) integers.
             weights: (B, T) floats; positions of weight 0 cost nothing in the loss.
             training: whether gradients will be asked for. Defaults to no.
+            excluded_token_ids: tokens that have no share of the softmax, and are no
+                labels where weights are not 0. Defaults to none.
 
         Returns:
             `(total, nats, correct)`: the weighted sum of nats, differentiable in
             training; the nats of each position, float32 (B, T); and whether the label
             was the most probable token, bool (B, T).
         """
-        return self._loss(hidden, labels, weights, training)[:3]
+        bias = self.bias
+        if excluded_token_ids:
+            excluded = np.zeros(self.vocabulary_size, bool)
+            excluded[list(excluded_token_ids)] = True
+            bias = ops.where(excluded, -1e30, bias)
+        return self._loss(hidden, labels, weights, training, bias)[:3]
 
-    def _loss(self, hidden, labels, weights, training, given=()):
+    def _loss(self, hidden, labels, weights, training, bias, given=()):
         """As `loss`, and what `_judge` makes of the softmax's nats, for `given`."""
         states = self.transform(hidden)
-        table, bias = self._table(), self.bias
+        table = self._table()
         weights = ops.cast(weights, "float32")
         nats, correct, slope, gradients = self._sweep(
             *map(ops.stop_gradient, (states, table, bias)),

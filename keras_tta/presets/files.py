@@ -69,6 +69,11 @@ def preset_file(directory, name, max_bytes=None):
     return path
 
 
+def nested_preset(directory, name):
+    """The folder of a preset within a preset, refused if a link leads to it."""
+    return preset_file(directory, f"{name}/config.json").parent
+
+
 def read_json(directory, name):
     """The object in a small JSON file of a preset."""
     path = preset_file(directory, name, JSON_BYTES)

@@ -10,7 +10,15 @@ from keras_tta.pretraining.denominators import mean_loss
 
 
 def policy_loss(
-    head, baseline, hidden, sampled, rewards, weights, training, count=None
+    head,
+    baseline,
+    hidden,
+    sampled,
+    rewards,
+    weights,
+    training,
+    count=None,
+    excluded_token_ids=(),
 ):
     """What lowers as the generator samples what the discriminator takes for original.
 
@@ -29,6 +37,7 @@ def policy_loss(
         weights: float32 (B, K).
         training: whether gradients will be asked for.
         count: what adds up to the mean's denominator. Defaults to the weights.
+        excluded_token_ids: tokens that are never sampled. Defaults to none.
 
     Returns:
         The mean, a scalar. Only its gradient means something.
@@ -36,7 +45,13 @@ def policy_loss(
     rewards = ops.stop_gradient(rewards)
     logits = ops.cast(ops.squeeze(baseline(ops.stop_gradient(hidden)), -1), "float32")
     advantages = rewards - ops.softplus(-ops.stop_gradient(logits))
-    total, *_ = head.loss(hidden, sampled, weights * advantages, training=training)
+    total, *_ = head.loss(
+        hidden,
+        sampled,
+        weights * advantages,
+        training=training,
+        excluded_token_ids=excluded_token_ids,
+    )
     misfit = ops.softplus(logits) - ops.exp(-rewards) * logits
     total = total + ops.sum(weights * misfit)
     return mean_loss(total, weights if count is None else count)

@@ -18,6 +18,7 @@ from keras_tta.layers.corruption.replacement import write_samples
 from keras_tta.layers.unigram_head import UnigramHead
 from keras_tta.models.heads import token_prediction_head
 from keras_tta.presets import load_backbone, save_electra_transformers
+from keras_tta.presets.files import nested_preset
 from keras_tta.presets.loading import load_head_weights
 from keras_tta.pretraining.denominators import mean_loss
 from keras_tta.pretraining.generators import (
@@ -263,7 +264,7 @@ class GeneratorObjective(Pretrainer):
         discriminator = load_backbone(directory, dtype=dtype)
         if "generator" in settings:
             return cls(discriminator=discriminator, **settings)
-        directory = Path(directory) / "generator"
+        directory = nested_preset(directory, "generator")
         generator = load_backbone(directory, dtype=dtype)
         pretrainer = cls(generator, discriminator, **settings)
         restore_embeddings(pretrainer, generator, discriminator)

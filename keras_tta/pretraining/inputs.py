@@ -53,3 +53,14 @@ def refuse_sample_weight(arguments):
             "has no `y`. Weigh rows in `train_on_batch` and `test_on_batch`, which "
             "keep it."
         )
+
+
+def check_sample_weight(sample_weight, labels):
+    """Raise unless there is a weight for every row, or for every label of (B, K)."""
+    given, labels_in_row = sample_weight.shape[1], labels.shape[1]
+    if labels_in_row is not None and given not in (1, labels_in_row, None):
+        raise ValueError(
+            "`sample_weight` must have one weight a row, shape (B,), or one for each of "
+            f"the {labels_in_row} labels of a row, shape (B, {labels_in_row}). "
+            f"Received: sample_weight of shape {tuple(sample_weight.shape)}"
+        )

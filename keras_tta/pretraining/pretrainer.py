@@ -18,7 +18,11 @@ from keras_tta.pretraining.denominators import (
     mean_loss,
     micro_batches,
 )
-from keras_tta.pretraining.inputs import check_token_arrays, refuse_sample_weight
+from keras_tta.pretraining.inputs import (
+    check_sample_weight,
+    check_token_arrays,
+    refuse_sample_weight,
+)
 from keras_tta.pretraining.metrics import TokenMetrics
 from keras_tta.pretraining.presets import SavedAsPreset
 from keras_tta.pretraining.recipe_schedule import UnknownLength, warmup_linear_decay
@@ -242,6 +246,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
             sample_weight = ops.cast(sample_weight, "float32")
             if len(sample_weight.shape) == 1:
                 sample_weight = ops.expand_dims(sample_weight, 1)
+            check_sample_weight(sample_weight, y_pred["labels"])
         return self.objective_loss(y_pred, sample_weight, training, y or {})
 
     def objective_loss(self, targets, sample_weight, training, counts):

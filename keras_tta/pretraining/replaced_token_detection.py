@@ -52,7 +52,8 @@ class ReplacedTokenDetection(GeneratorObjective):
             `keras_tta.layers.DisentangledEmbedding`. Defaults to `"embeddings"`, and to
             `"none"` for a generator that does not learn.
         generator_weight: of the masked LM's loss. Defaults to 1.0; 0 freezes the
-            generator, as the second stage of two-stage training and Fast-ELECTRA do.
+            generator (the `trainable` of the model given becomes `False`), as the
+            second stage of two-stage training and Fast-ELECTRA do.
         discriminator_weight: of the detection's loss. Defaults to 50.0.
         loss_positions: `"all"` real tokens, or `"masked"`, the positions that were
             masked alone (the paper's "ELECTRA 15%"). Defaults to `"all"`.
@@ -177,6 +178,7 @@ class ReplacedTokenDetection(GeneratorObjective):
             weights,
             training,
             count,
+            self.token_sampler.special_token_ids,
         )
 
     def get_config(self):

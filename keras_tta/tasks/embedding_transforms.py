@@ -6,6 +6,7 @@ common to all of them says nothing of any; these maps take it out.
 Axes: N texts, D width, K width after the map.
 """
 
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -41,14 +42,15 @@ def whitening(embeddings: np.ndarray, dim: int | None = None) -> EmbeddingTransf
     """
     mean, variances, directions = _principal_components(embeddings)
     rank = int(np.sum(variances > 1e-6 * variances[0])) if variances[0] > 0 else 0
-    if not 0 < (rank if dim is None else dim) <= rank:
+    asked = rank if dim is None else dim
+    if not isinstance(asked, Integral) or not 0 < asked <= rank:
         raise ValueError(
             f"`dim` must lie between 1 and the {rank} directions in which the "
             f"embeddings of these {len(embeddings)} texts vary: fit on more texts, "
-            f"many times the width of {embeddings.shape[1]}. Received: dim={dim}"
+            f"many times the width of {embeddings.shape[1]}. Received: dim={dim!r}"
         )
-    dim = dim or rank
-    return EmbeddingTransform(mean, directions[:, :dim] / np.sqrt(variances[:dim]))
+    kernel = directions[:, :asked] / np.sqrt(variances[:asked])
+    return EmbeddingTransform(mean, kernel)
 
 
 def top_component_removal(embeddings: np.ndarray, count: int = 1) -> EmbeddingTransform:
@@ -64,10 +66,10 @@ def top_component_removal(embeddings: np.ndarray, count: int = 1) -> EmbeddingTr
         ValueError: if `count` is not between 0 and D - 1.
     """
     width = embeddings.shape[1]
-    if not 0 <= count < width:
+    if not isinstance(count, Integral) or not 0 <= count < width:
         raise ValueError(
             f"`count` must lie between 0 and {width - 1}, one less than the width of "
-            f"the embeddings. Received: count={count}"
+            f"the embeddings. Received: count={count!r}"
         )
     mean, _, directions = _principal_components(embeddings)
     top = directions[:, :count]

@@ -1,6 +1,7 @@
 """Embeddings of text: vectors whose cosine says how alike two texts are."""
 
 import warnings
+from numbers import Real
 
 import numpy as np
 from rich.progress import track
@@ -88,7 +89,7 @@ class TextEmbedder:
                 f"`layer` must lie between 0, the embeddings, and {last}, the last "
                 f"layer, or count from the last, -1. Received: layer={layer!r}"
             )
-        if not 0 <= fuse_tokens <= 1:
+        if not isinstance(fuse_tokens, Real) or not 0 <= fuse_tokens <= 1:
             raise ValueError(
                 "`fuse_tokens` must be a share between 0 and 1. "
                 f"Received: fuse_tokens={fuse_tokens!r}"
@@ -175,8 +176,8 @@ class TextEmbedder:
         Returns:
             float32 array (N, M). The cosine with an embedding that is zero is 0.
         """
-        a, b = (_normalized(np.atleast_2d(np.asarray(x, "float32"))) for x in (a, b))
-        return a @ b.T
+        a, b = (_normalized(np.atleast_2d(np.asarray(x, "float64"))) for x in (a, b))
+        return (a @ b.T).astype("float32")
 
     def fit_idf(self, texts):
         """Learn how rare each token is from texts, for `pooling="idf"`.
@@ -315,5 +316,8 @@ class TextEmbedder:
 
 
 def _normalized(embeddings):
+    # Scaled first: squares of very large or very small numbers are none.
+    largest = np.abs(embeddings).max(axis=-1, keepdims=True, initial=0)
+    embeddings = embeddings / np.where(largest > 0, largest, 1)
     norms = np.linalg.norm(embeddings, axis=-1, keepdims=True)
-    return embeddings / np.maximum(norms, 1e-12)
+    return embeddings / np.maximum(norms, 1)

@@ -216,7 +216,6 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self._compare(logs)
 
     def on_train_end(self, logs=None):
-        self.model._initial_epoch = None  # Keras would begin the next `fit` there.
         self._hand_out()
         if self._trained:
             self._save(in_epoch=False)
@@ -327,6 +326,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def _hand_out(self):
         """Restore what Keras and the other callbacks reset when they begin."""
+        self.model._initial_epoch = None  # Keras would begin the next `fit` there.
         if self._restored:
             arrays, state = self._restored
             if self._skipped:

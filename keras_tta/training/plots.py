@@ -1,5 +1,6 @@
 """Pictures of a training run."""
 
+import math
 import os
 
 from matplotlib.figure import Figure
@@ -10,18 +11,19 @@ from keras_tta.training.metrics_csv import read_metrics
 BLUE, ORANGE, INK, MUTED = "#0b6e99", "#d98c3f", "#1f2933", "#7b8794"
 
 
-def empty_chart(size, title, title_pad=10):
-    """A figure and its axes in the look of all our pictures."""
+def empty_chart(size, title, title_pad=10, panels=1):
+    """A figure and its axes, one for each panel, in the look of all our pictures."""
     figure = Figure(figsize=size, dpi=160, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=MUTED, labelcolor=INK, length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color("#cbd2d9")
-    axes.set_title(title or "", loc="left", color=INK, weight="bold", pad=title_pad)
-    for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set_color(INK)
-    return figure, axes
+    (row,) = figure.subplots(1, panels, squeeze=False)
+    for axes in row:
+        axes.set_axisbelow(True)
+        axes.tick_params(colors=MUTED, labelcolor=INK, length=0)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.spines["bottom"].set_color("#cbd2d9")
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            label.set_color(INK)
+    row[0].set_title(title or "", loc="left", color=INK, weight="bold", pad=title_pad)
+    return figure, *row
 
 
 def save_figure(figure, path):
@@ -32,6 +34,9 @@ def save_figure(figure, path):
 
 def plot_curves(csv_or_rows, path, unigram=None, title=None):
     """Draw training and held-out nats a token to a picture.
+
+    Beside them, if there is a discriminator, its `discriminator_loss`, and as a
+    baseline the loss of knowing no more than how many tokens are replaced.
 
     The horizontal axis counts tokens if the rows have them, else steps. Training is
     `nats_per_token`, else `loss`; held-out is `val_nats_per_token`, else `val_loss`.
@@ -67,26 +72,38 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
     rows = list(rows)
     across = "tokens" if rows and all("tokens" in row for row in rows) else "step"
     seen = _without_stubs(rows, across)
-    trained = _series(seen, across, "nats_per_token") or _series(seen, across, "loss")
-    held_out = _series(rows, across, "val_nats_per_token") or _series(
-        rows, across, "val_loss"
-    )
+
+    def curves(name):
+        return _series(seen, across, name), _series(rows, across, f"val_{name}")
+
+    nats, losses = curves("nats_per_token"), curves("loss")
+    trained, held_out = (x or y for x, y in zip(nats, losses, strict=True))
     if not trained:
         raise ValueError(
             "`csv_or_rows` must hold rows with a `loss` and a `step` or `tokens`, as "
             f"`MetricsCSV` writes them. Received {len(rows)} rows."
         )
+    panels = [("nats a token", trained, held_out, ("unigram", unigram))]
+    found = curves("discriminator_loss")
+    if any(found):
+        panels[0] = ("generator, nats a masked token", *panels[0][1:])
+        base_rate = ("base rate", _base_rate_nats(rows))
+        panels.append(("discriminator, nats a token", *found, base_rate))
 
-    # Above the legend, which stands above the axes.
-    figure, axes = empty_chart((7.2, 4.2), title, title_pad=30)
-    if unigram is not None:
-        axes.axhline(
-            unigram,
-            color=MUTED,
-            lw=1.2,
-            ls=(0, (4, 3)),
-            label=f"unigram {unigram:.2f}",
-        )
+    # Titles stand above the legends, which stand above the axes.
+    width = 7.2 if len(panels) == 1 else 11.0
+    figure, *grid = empty_chart((width, 4.2), title, 30, len(panels))
+    for axes, panel in zip(grid, panels, strict=True):
+        _draw_panel(axes, *panel)
+        axes.set_xlabel("tokens predicted" if across == "tokens" else "step")
+    save_figure(figure, path)
+
+
+def _draw_panel(axes, label, trained, held_out, baseline):
+    name, value = baseline
+    if value is not None:
+        style = {"color": MUTED, "lw": 1.2, "ls": (0, (4, 3))}
+        axes.axhline(value, label=f"{name} {value:.2f}", **style)
     for points, name, style in (
         (trained, "training", {"color": ORANGE, "lw": 1.6, "ms": 3}),
         (held_out, "held-out", {"color": BLUE, "lw": 2.2, "ms": 4.5}),
@@ -95,9 +112,7 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
             x, y = zip(*points, strict=True)
             marker = "o" if len(points) <= 30 else None
             axes.plot(x, y, marker=marker, label=f"{name} {y[-1]:.2f}", **style)
-
-    axes.set_xlabel("tokens predicted" if across == "tokens" else "step")
-    axes.set_ylabel("nats a token")
+    axes.set_ylabel(label)
     axes.set_xlim(left=0)
     axes.margins(y=0.08)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -109,7 +124,16 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
         bbox_to_anchor=(1.0, 1.0),
         ncols=3,
     )
-    save_figure(figure, path)
+
+
+def _base_rate_nats(rows):
+    """The loss of knowing of replaced tokens only how many there are, or None."""
+    names = ("majority_accuracy", "val_majority_accuracy")
+    shares = [row[name] for row in rows for name in names if name in row]
+    if not shares or not 0 < shares[-1] < 1:
+        return None
+    share = shares[-1]
+    return -share * math.log(share) - (1 - share) * math.log(1 - share)
 
 
 def _without_stubs(rows, across):

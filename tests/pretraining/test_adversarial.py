@@ -39,16 +39,21 @@ def make_parts():
     return head, baseline, hidden
 
 
-def test_its_gradient_is_that_of_the_expected_reward():
+@pytest.mark.parametrize("excluded", [(), (1, 3)])
+def test_its_gradient_is_that_of_the_expected_reward(excluded):
     """Every token weighed by its probability: what a mean over many samples goes to."""
     head, baseline, hidden = make_parts()
     logits = numpy(head(hidden))[0, 0].astype("float64")
-    p = np.exp(logits) / np.exp(logits).sum()
+    p = np.exp(logits)
+    p[list(excluded)] = 0
+    p /= p.sum()
     sampled, weights = np.arange(V)[None], p[None].astype("float32")
 
     def loss():
         arrays = map(ops.convert_to_tensor, (hidden, sampled, REWARDS, weights))
-        return policy_loss(head, baseline, *arrays, training=True)
+        return policy_loss(
+            head, baseline, *arrays, training=True, excluded_token_ids=excluded
+        )
 
     of_bias, of_w, of_b = weight_gradients(
         loss, [head.bias, baseline.kernel, baseline.bias]
@@ -96,6 +101,8 @@ def test_rewards_are_the_discriminators_losses_at_the_samples():
     rewards = np.take_along_axis(detection, targets["masked_positions"], 1)
     logits = numpy(electra.generator_head(targets["hidden"])).astype("float64")
     chosen = np.take_along_axis(logits, targets["sampled_token_ids"][..., None], -1)
+    # Specials are not sampled: the policy is the softmax of all else.
+    logits = np.delete(logits, electra.token_sampler.special_token_ids, axis=-1)
     surprise = np.log(np.exp(logits).sum(-1)) - chosen[..., 0]
     # The baseline starts at zero: b = ln 2, a misfit of ln 2.
     loss = surprise * (rewards - np.log(2)) + np.log(2)

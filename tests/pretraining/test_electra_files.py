@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_tta.data import SPECIAL_TOKENS, TTATokenizer
-from keras_tta.presets import load_backbone, load_head, saving
+from keras_tta.presets import PresetError, load_backbone, load_head, saving
 from keras_tta.pretraining import (
     ReplacedTokenDetection,
     convert_electra_transformers,
@@ -80,6 +80,14 @@ def test_a_preset_is_the_discriminators_and_holds_the_generators(tmp_path):
     logits = load_head(tmp_path / "generator", backbone)(backbone(BATCH))
     expected = numpy(electra.language_model(BATCH))
     assert np.allclose(numpy(logits), expected, atol=1e-5)
+
+
+def test_a_generator_reached_through_a_link_is_refused(tmp_path):
+    make_electra().save_to_preset(tmp_path / "preset")
+    (tmp_path / "preset/generator").rename(tmp_path / "elsewhere")
+    (tmp_path / "preset/generator").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PresetError, match="generator: links are refused"):
+        ReplacedTokenDetection.from_preset(tmp_path / "preset")
 
 
 def test_a_preset_takes_the_place_of_another_as_a_whole(tmp_path, monkeypatch):

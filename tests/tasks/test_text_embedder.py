@@ -140,6 +140,14 @@ def test_cosines(backbone, tokenizer):
     np.testing.assert_allclose(np.diag(cosines), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("magnitude", [1e-30, 1e-15, 1e30])
+def test_cosines_of_any_magnitude(backbone, tokenizer, magnitude):
+    vectors = magnitude * np.array([[1.0, 0.0], [1.0, 1.0]], "float32")
+    cosines = make_embedder(backbone, tokenizer).similarity(vectors, vectors)
+    half = 0.5**0.5
+    np.testing.assert_allclose(cosines, [[1, half], [half, 1]], rtol=1e-6)
+
+
 def test_long_texts(backbone, tokenizer):
     embedder = make_embedder(backbone, tokenizer)
     long = "a cat sat on the mat . " * 3
@@ -178,8 +186,9 @@ def test_whitened_embeddings_have_unit_covariance(backbone, tokenizer):
         1 / np.linalg.norm(embedder.transform.kernel, axis=0) ** 2, spread, rtol=1e-3
     )
     assert not embedder.encode("").any()
-    with pytest.raises(ValueError, match="between 1 and"):
-        embedder.fit_whitening(RANDOM_TEXTS[:3], dim=5)
+    for dim in (5, 1.0):
+        with pytest.raises(ValueError, match="between 1 and"):
+            embedder.fit_whitening(RANDOM_TEXTS[:3], dim=dim)
 
 
 def test_top_components_are_taken_out(backbone, tokenizer):
@@ -189,8 +198,9 @@ def test_top_components_are_taken_out(backbone, tokenizer):
     centred = plain - plain.mean(axis=0)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)
     np.testing.assert_allclose(rest, (u[:, 2:] * s[2:]) @ vt[2:], atol=1e-3)
-    with pytest.raises(ValueError, match="between 0 and 7"):
-        embedder.fit_top_component_removal(RANDOM_TEXTS, 8)
+    for count in (8, 1.0):
+        with pytest.raises(ValueError, match="between 0 and 7"):
+            embedder.fit_top_component_removal(RANDOM_TEXTS, count)
     with pytest.raises(ValueError, match="at least two texts"):
         embedder.fit_top_component_removal(["a cat", ""])
 
@@ -243,6 +253,7 @@ def test_options_out_of_range(backbone, tokenizer):
         ({"layer": 3}, "between 0, the embeddings, and 2"),
         ({"layer": True}, "Received: layer=True"),
         ({"fuse_tokens": 1.5}, "`fuse_tokens` must be a share"),
+        ({"fuse_tokens": "half"}, "Received: fuse_tokens='half'"),
     ):
         with pytest.raises(ValueError, match=message):
             make_embedder(backbone, tokenizer, **options)

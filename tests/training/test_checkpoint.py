@@ -126,6 +126,15 @@ def test_what_comes_after_a_resumed_fit_begins_at_its_beginning(tmp_path):
     assert history.epoch == [0]
 
 
+def test_what_comes_after_a_resumed_fit_that_fails_begins_at_its_beginning(tmp_path):
+    fit(tmp_path, epochs=1)
+    model = make_model()
+    with pytest.raises(Interruption):
+        fit(tmp_path, At(0, interrupt), model=model)
+    history = model.fit(NumberBatches(), shuffle=False, verbose=0)
+    assert history.epoch == [0]
+
+
 # === Disks ===
 
 

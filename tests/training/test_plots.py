@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from keras_tta.training import plot_curves
+from keras_tta.training.plots import _base_rate_nats
 
 pytestmark = pytest.mark.agnostic
 
@@ -41,6 +42,23 @@ def test_what_is_given_is_drawn(tmp_path, change):
     changed = picture(tmp_path / "b.png", change.pop("csv_or_rows", ROWS), **change)
     assert plain.shape == changed.shape
     assert (plain != changed).any()
+
+
+def test_a_discriminator_has_a_panel_of_its_own(tmp_path):
+    found = {"discriminator_loss": 0.5, "val_discriminator_loss": 0.4}
+    rows = [{**row, **found, "majority_accuracy": 0.9} for row in ROWS]
+    plain = picture(tmp_path / "a.png", ROWS)
+    with_panel = picture(tmp_path / "b.png", rows)
+    assert with_panel.shape[0] == plain.shape[0]
+    assert with_panel.shape[1] > plain.shape[1]
+    rows = [{**row, "val_majority_accuracy": 0.8} for row in rows]
+    assert (picture(tmp_path / "c.png", rows) != with_panel).any()
+
+
+def test_the_base_rate_is_its_entropy():
+    assert _base_rate_nats(ROWS) is None
+    assert _base_rate_nats([{"majority_accuracy": 1.0}]) is None
+    assert _base_rate_nats([{"majority_accuracy": 0.5}]) == pytest.approx(np.log(2))
 
 
 def test_a_mean_of_too_few_is_not_drawn(tmp_path):
