@@ -30,7 +30,7 @@ from keras_tta.pretraining import (
 from keras_tta.visibility import Causal
 
 NUM_SENTINELS = 100
-# UL2 tells the decoder which denoiser it is by a token of its own.
+# UL2 names the denoiser by a token before the encoder's text.
 UL2_MODES = ("[R]", "[S]", "[X]")
 
 

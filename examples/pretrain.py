@@ -4,7 +4,7 @@
     python examples/pretrain.py --corpus 'books/*.txt' --output runs/books --minutes 60
     python examples/pretrain.py --objective mlm
 
-What can be learned is in `objectives.py`. Text is UTF-8, one sentence a line, documents
+What can be learned is in `objectives.py`. Text is UTF-8, one sentence per line, documents
 apart by a blank line. Without `--corpus` it trains on the documentation that comes with
 Python. The output folder holds the preset, `metrics.csv` and `loss.png`.
 
@@ -76,7 +76,12 @@ flags.register_multi_flags_validator(
 console = Console()
 
 
-def main(_):
+def main(arguments):
+    if arguments[1:]:
+        raise SystemExit(
+            f"Not understood: {' '.join(arguments[1:])}. Quote a pattern, so that the "
+            "shell does not expand it: --corpus 'texts/*.txt'"
+        )
     layout = TTABackbone.get_layout_map if FLAGS.strategy == "model" else None
     devices = distribute(FLAGS.devices, FLAGS.strategy, layout, FLAGS.model_devices)
     keras.utils.set_random_seed(FLAGS.seed)
@@ -163,15 +168,21 @@ def main(_):
     )
     nats = held_out_figures["nats_per_token"]
     console.print(
-        f"Held-out nats a token: {nats:.2f}; a unigram model has {unigram:.2f}."
+        f"Held-out nats per token: {nats:.2f}; a unigram model has {unigram:.2f}."
     )
-    for name in ("discriminator_loss", "discriminator_auc", "discriminator_recall"):
-        if name in held_out_figures:
-            console.print(f"Held-out {name}: {held_out_figures[name]:.3f}")
+    if "discriminator_recall" in held_out_figures:
+        loss, auc, recall = (
+            held_out_figures[f"discriminator_{x}"] for x in ("loss", "auc", "recall")
+        )
+        console.print(
+            f"Discriminator: {loss:.3f} nats per token, area under the curve {auc:.2f}, "
+            f"recall {recall:.1%}."
+            + (" It finds hardly a replacement yet." if recall < 0.01 else "")
+        )
     pretrainer.save_to_preset(
         output / "preset",
         tokenizer=tokenizer,
-        figures={"held-out nats a token": nats, "of a unigram model": unigram},
+        figures={"held-out nats per token": nats, "of a unigram model": unigram},
     )
     plot_curves(metrics.rows, output / "loss.png", unigram=unigram)
     console.print(f"Written: {output}/preset, metrics.csv, loss.png.")

@@ -4,7 +4,7 @@
     python examples/score_sentences.py --tokens < sentences.txt
     python examples/score_sentences.py --preset runs/mine/preset --pairs blimp.jsonl.gz
 
-Without sentences as arguments, a line of the standard input is one. Scores are sums of
+Without arguments, sentences are read from standard input, one per line. Scores are sums of
 log-probabilities, higher is better; minimal pairs are in BLiMP's format.
 """
 
