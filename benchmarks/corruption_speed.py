@@ -4,7 +4,7 @@
 
 The step is that of a small T5 under span corruption. A corruption is timed alone,
 compiled as Keras compiles (not at all on PyTorch), transfers to the host included, and
-through its NumPy door. On the same rows are timed, where they are installed,
+through its NumPy entry point. On the same rows are timed, where they are installed,
 `transformers`' collator for masked language models (it has none for the others) and the
 span corruption of the package `t5`, a `tf.data` pipeline. Prints medians and appends
 them to `--output` as CSV.

@@ -15,8 +15,8 @@ from keras_tta.data.corpus import (
     read_documents,
 )
 from keras_tta.data.demo_corpus import python_documentation
-from keras_tta.data.doors import to_grain, to_tf_data
 from keras_tta.data.duplicates import drop_exact_duplicates, drop_near_duplicates
+from keras_tta.data.grain_and_tf_data import to_grain, to_tf_data
 from keras_tta.data.sentences import split_sentences
 from keras_tta.data.sequences import (
     TokenSequences,

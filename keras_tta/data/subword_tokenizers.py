@@ -9,12 +9,12 @@ import numpy as np
 import tokenizers
 
 from keras_tta.data.optional_packages import import_optional
-from keras_tta.data.tokenizer_doors import TokenizerDoors
+from keras_tta.data.tokenizer_mixin import TokenizerMixin
 
 SPACE = "\u2581"
 
 
-class _SubwordTokenizer(TokenizerDoors, keras_hub.tokenizers.Tokenizer):
+class _SubwordTokenizer(TokenizerMixin, keras_hub.tokenizers.Tokenizer):
     """The special tokens and the vocabulary look-ups of the tokenizers below."""
 
     def __init__(self, dtype="int32", **kwargs):
@@ -86,7 +86,7 @@ class TTABytePairTokenizer(_SubwordTokenizer):
     Text is split into words, spaces and punctuation as in GPT-2, and every word's
     UTF-8 bytes are joined by the merges in their order. With `lowercase=False`,
     `detokenize(encode(text)) == text` for every text. Special tokens spelt out in the
-    text are read as characters. Doors and presets are those of `TTATokenizer`.
+    text are read as characters. Entry points and presets are those of `TTATokenizer`.
 
     Args:
         vocabulary: dict from token to id; a preset fills it in from `vocabulary.json`.
@@ -171,7 +171,7 @@ class TTAUnigramTokenizer(_SubwordTokenizer):
     normalisation (and lower-casing, if the model was trained so), with `▁` for a
     space. `detokenize(encode(text))` is the normalised text, up to characters that are
     not in the vocabulary. A new word begins at `▁`. Special tokens spelt out in the
-    text are read as characters. Doors and presets are those of `TTATokenizer`.
+    text are read as characters. Entry points and presets are those of `TTATokenizer`.
 
     Args:
         proto: bytes, a trained SentencePiece model whose pieces include our special

@@ -1,4 +1,4 @@
-"""Tokenizers: text in, token ids out, the same ids at every door."""
+"""Tokenizers: text in, token ids out, the same ids at every entry point."""
 
 import os
 
@@ -7,14 +7,14 @@ import keras_hub
 import numpy as np
 import tokenizers
 
-from keras_tta.data.tokenizer_doors import TokenizerDoors
+from keras_tta.data.tokenizer_mixin import TokenizerMixin
 
 SPECIAL_TOKENS = ("[PAD]", "[EOS]", "[UNK]", "[SOS]", "[MASK]", "[CLS]", "[SEP]")
 MAX_CHARACTERS_PER_WORD = 100
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
-class TTATokenizer(TokenizerDoors, keras_hub.tokenizers.WordPieceTokenizer):
+class TTATokenizer(TokenizerMixin, keras_hub.tokenizers.WordPieceTokenizer):
     """A WordPiece tokenizer: KerasHub outside, Hugging Face `tokenizers` inside.
 
     Text is normalised and split as in BERT (Devlin et al., 2019, appendix A.2):
@@ -22,10 +22,11 @@ class TTATokenizer(TokenizerDoors, keras_hub.tokenizers.WordPieceTokenizer):
     word is cut into the longest pieces of the vocabulary from left to right. A word
     that cannot be cut, or is longer than 100 characters, is one unknown token.
 
-    Every door gives the same ids: `encode`, `encode_batch`, calling the tokenizer on
-    strings, and `tf.data`'s `map` (which calls back into Python). TensorFlow is not
-    needed. Saved presets keep every option; `keras_hub.models.Tokenizer.from_preset`
-    returns this class once `keras_tta` is imported.
+    Every entry point gives the same ids: `encode`, `encode_batch`, calling the
+    tokenizer on strings, and `tf.data`'s `map` (which calls back into Python).
+    TensorFlow is not needed. Saved presets keep every option;
+    `keras_hub.models.Tokenizer.from_preset` returns this class once `keras_tta` is
+    imported.
 
     A special token spelt out in the text, such as `"[MASK]"`, is read as the
     characters it is made of, so that text cannot smuggle special tokens in. Pass

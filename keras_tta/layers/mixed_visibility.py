@@ -9,8 +9,11 @@ from keras import ops
 
 from keras_tta.layers.attention import VisibilityMask
 from keras_tta.layers.corruption.arrays import KerasArrays
-from keras_tta.layers.corruption.random import Draws, threshold
-from keras_tta.layers.corruption.state import add_seed_and_step, next_seed_and_step
+from keras_tta.layers.corruption.draws import Draws, threshold
+from keras_tta.layers.corruption.seed_and_step import (
+    add_seed_and_step,
+    next_seed_and_step,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")

@@ -11,7 +11,7 @@ from keras_tta.layers.checks import (
 )
 from keras_tta.layers.sublayers import bert_initializer
 from keras_tta.models.inputs import backbone_inputs, visible_keys
-from keras_tta.models.layouts import get_layout_map
+from keras_tta.models.layout_map import get_layout_map
 from keras_tta.models.siblings import Siblings
 from keras_tta.visibility import All
 

@@ -1,10 +1,14 @@
 """Pretraining objectives, each a functional `keras.Model`."""
 
-from keras_tta.pretraining.bert_transformers import convert_bert_transformers
+from keras_tta.pretraining.bert_transformers_conversion import (
+    convert_bert_transformers,
+)
 from keras_tta.pretraining.causal_lm import CausalLM
 from keras_tta.pretraining.corrective_lm import CorrectiveLM
-from keras_tta.pretraining.electra_checkpoint import convert_electra_checkpoint
-from keras_tta.pretraining.electra_transformers import (
+from keras_tta.pretraining.electra_checkpoint_conversion import (
+    convert_electra_checkpoint,
+)
+from keras_tta.pretraining.electra_transformers_conversion import (
     ElectraNetwork,
     convert_electra_transformers,
 )
@@ -12,7 +16,7 @@ from keras_tta.pretraining.language_autoencoder import LanguageAutoencoder
 from keras_tta.pretraining.masked_lm import MaskedLM
 from keras_tta.pretraining.replaced_token_detection import ReplacedTokenDetection
 from keras_tta.pretraining.seq2seq_denoiser import Seq2SeqDenoiser
-from keras_tta.pretraining.tta_checkpoint import convert_tta_checkpoint
+from keras_tta.pretraining.tta_checkpoint_conversion import convert_tta_checkpoint
 
 __all__ = [
     "CausalLM",

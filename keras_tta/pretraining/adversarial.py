@@ -6,7 +6,7 @@ Axes: B batch, K predictions a row, D model width.
 import keras
 from keras import ops
 
-from keras_tta.pretraining.denominators import mean_loss
+from keras_tta.training.replicas import mean_loss
 
 
 def policy_loss(

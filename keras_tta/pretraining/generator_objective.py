@@ -20,7 +20,6 @@ from keras_tta.models.heads import token_prediction_head
 from keras_tta.presets import load_backbone, save_electra_transformers
 from keras_tta.presets.files import nested_preset
 from keras_tta.presets.loading import load_head_weights
-from keras_tta.pretraining.denominators import mean_loss
 from keras_tta.pretraining.generators import (
     TIES,
     WithoutDropout,
@@ -30,6 +29,7 @@ from keras_tta.pretraining.generators import (
 from keras_tta.pretraining.masked_lm import MaskedLM, masked_rows
 from keras_tta.pretraining.packing import training_backbone
 from keras_tta.pretraining.pretrainer import Pretrainer
+from keras_tta.training.replicas import mean_loss
 
 
 class GeneratorObjective(Pretrainer):

@@ -11,24 +11,23 @@ from keras import ops
 
 from keras_tta.data import TokenBatches
 from keras_tta.layers.checks import check_one_of, check_token_ids
-from keras_tta.pretraining.denominators import (
+from keras_tta.pretraining.gradient_accumulation import (
     batches_read,
     check_counts,
     innermost,
-    mean_loss,
     micro_batches,
 )
-from keras_tta.pretraining.inputs import (
+from keras_tta.pretraining.input_checks import (
     check_sample_weight,
     check_token_arrays,
     refuse_sample_weight,
 )
 from keras_tta.pretraining.metrics import TokenMetrics
-from keras_tta.pretraining.presets import SavedAsPreset
+from keras_tta.pretraining.preset_mixin import SavedAsPreset
 from keras_tta.pretraining.recipe_schedule import UnknownLength, warmup_linear_decay
 from keras_tta.training import AdamWeightDecay, TokenCount, check_policy, count_steps
-from keras_tta.training.loaders import with_tuple_batches
-from keras_tta.training.replicas import join_replicas, metrics_of_all
+from keras_tta.training.replicas import join_replicas, mean_loss, metrics_of_all
+from keras_tta.training.torch_loader import with_tuple_batches
 
 
 class Pretrainer(SavedAsPreset, keras.Model):

@@ -41,15 +41,15 @@ def sum_over_replicas(x):
     return x
 
 
-def replica_divisor(count):
-    """What each replica divides the sum of its losses by, for a mean over `count`.
+def mean_loss(total, counts):
+    """A sum of losses as a mean over all that `counts` adds up to, on all devices.
 
     TensorFlow adds the replicas' gradients up, and PyTorch's are averaged.
     """
-    total = sum_over_replicas(count)
+    count = sum_over_replicas(ops.sum(counts))
     if keras.backend.backend() == "torch":
-        return total / replica_count()
-    return total
+        count = count / replica_count()
+    return total / ops.maximum(count, 1e-6)
 
 
 def join_replicas(model) -> None:

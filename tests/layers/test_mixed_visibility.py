@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_tta.layers import MixedVisibilityMask, VisibilityMask
 from keras_tta.layers.corruption.arrays import NumPyArrays
-from keras_tta.layers.corruption.random import Draws
+from keras_tta.layers.corruption.draws import Draws
 from keras_tta.visibility import All, Causal, HideWord, NotSelf
 
 RULES = [NotSelf(), Causal(strict=True), HideWord()]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_tta.layers.corruption.arrays import NumPyArrays
-from keras_tta.layers.corruption.random import Draws
+from keras_tta.layers.corruption.draws import Draws
 from keras_tta.models import TransformerBackbone
 from keras_tta.pretraining import MaskedLM, ReplacedTokenDetection
 from tests.pretraining.electra import (

@@ -6,7 +6,7 @@ Axes: B batch, T sequence, M masks a row.
 import keras
 import numpy as np
 
-from keras_tta.layers.corruption.random import low_mask, threshold
+from keras_tta.layers.corruption.draws import low_mask, threshold
 from keras_tta.layers.corruption.selection import (
     ceiling,
     choose,

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 
 from keras_tta.layers.checks import check_fraction
+from keras_tta.layers.corruption.draws import low_mask
 from keras_tta.layers.corruption.noise import NoiseMasker
-from keras_tta.layers.corruption.random import low_mask
 from keras_tta.layers.corruption.selection import choose, round_half_even
 from keras_tta.layers.corruption.seq2seq import Seq2SeqMasker
 from keras_tta.layers.corruption.spans import noise_counts

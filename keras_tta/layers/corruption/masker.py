@@ -1,4 +1,4 @@
-"""What all corruption layers share: three doors to one kernel, and the draws' state.
+"""What all corruption layers share: three entry points, one kernel, the draws' state.
 
 Axes: B batch, T sequence.
 """
@@ -15,8 +15,11 @@ from keras_tta.layers.corruption.arrays import (
     NumPyArrays,
     tensorflow_arrays,
 )
-from keras_tta.layers.corruption.random import Draws, as_int32, threshold
-from keras_tta.layers.corruption.state import add_seed_and_step, next_seed_and_step
+from keras_tta.layers.corruption.draws import Draws, as_int32, threshold
+from keras_tta.layers.corruption.seed_and_step import (
+    add_seed_and_step,
+    next_seed_and_step,
+)
 
 MAX_LENGTH = 2**14  # a position and an index into two rows fit an int32
 
@@ -27,7 +30,7 @@ class Masker(keras.layers.Layer):
     A subclass writes its kernel once, in `_corrupt(xp, draws, rows)`, and its numbers
     known from shapes in `_plan(length)`, which raises where the settings cannot work.
 
-    Three doors lead to the kernel and give the same integers on every backend:
+    Three entry points lead to the kernel and give the same integers on every backend:
 
     - the layer: in training it draws afresh at every call, from its own step counter;
       with `training=False` the step is left out, so that a row is always corrupted the
@@ -36,7 +39,7 @@ class Masker(keras.layers.Layer):
     - `tf_map(key)`: a function for `tf.data.Dataset.map`, under any backend.
 
     Draws are a hash of (seed, step, the row's real tokens, position), see
-    `keras_tta.layers.corruption.random`: they do not depend on the batch, its order or
+    `keras_tta.layers.corruption.draws`: they do not depend on the batch, its order or
     the padding. Equal rows of one step are corrupted alike.
 
     Every output dict has `num_clamped` (B,): the row's tokens or spans that break the
@@ -210,7 +213,7 @@ class Masker(keras.layers.Layer):
         passed = ids[..., None] >= xp.int32(exclude - np.arange(len(exclude)))
         return ids + xp.sum(passed)[..., 0]
 
-    # The doors.
+    # The entry points.
 
     def _call(self, training, token_ids, padding_mask=None, **inputs):
         seed, step = next_seed_and_step(self.state, training)
@@ -284,7 +287,7 @@ class Masker(keras.layers.Layer):
     def _seed_and_step(self, key):
         seed, step = key if isinstance(key, tuple | list) else (key, 0)
         seed = self.seed if seed is None else seed
-        # A step may also be a tensor: leave it to the door.
+        # A step may also be a tensor: leave it to the entry point.
         return [as_int32(i) if isinstance(i, int) else i for i in (seed, step)]
 
     def _static_length(self, shape):

@@ -6,8 +6,8 @@ Axes: B batch, T sequence, K tokens to predict.
 import keras
 import numpy as np
 
+from keras_tta.layers.corruption.draws import threshold
 from keras_tta.layers.corruption.masker import Masker
-from keras_tta.layers.corruption.random import threshold
 from keras_tta.layers.corruption.selection import (
     positions_of,
     round_half_even,

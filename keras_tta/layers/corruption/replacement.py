@@ -9,8 +9,11 @@ from keras import ops
 
 from keras_tta.layers.checks import check_positive_integers
 from keras_tta.layers.corruption.arrays import KerasArrays
-from keras_tta.layers.corruption.random import UNIT, Draws
-from keras_tta.layers.corruption.state import add_seed_and_step, next_seed_and_step
+from keras_tta.layers.corruption.draws import UNIT, Draws
+from keras_tta.layers.corruption.seed_and_step import (
+    add_seed_and_step,
+    next_seed_and_step,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")

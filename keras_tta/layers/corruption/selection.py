@@ -7,7 +7,7 @@ the next start.
 
 import numpy as np
 
-from keras_tta.layers.corruption.random import low_mask, threshold
+from keras_tta.layers.corruption.draws import low_mask, threshold
 
 # A skipped word leaves less room than its own length, and each later round fills at
 # least one token of it: words of up to 8 pieces are packed as tightly as one by one.

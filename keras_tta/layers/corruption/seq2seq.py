@@ -3,8 +3,8 @@
 Axes: B batch, T sequence, S encoder (source), U decoder.
 """
 
+from keras_tta.layers.corruption.draws import low_mask
 from keras_tta.layers.corruption.masker import Masker
-from keras_tta.layers.corruption.random import low_mask
 from keras_tta.layers.corruption.selection import shift_right
 
 

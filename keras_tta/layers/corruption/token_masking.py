@@ -49,7 +49,7 @@ class TokenMasking(Masker):
     row's ends are chosen a little more often. Spans of whole words follow the rule of
     words.
 
-    See `keras_tta.layers.Masker` for the three doors, the seed and static copies.
+    See `keras_tta.layers.Masker` for the entry points, the seed and static copies.
 
     Args:
         vocabulary_size: ids are in [0, vocabulary_size).

@@ -11,8 +11,8 @@ from keras_tta.layers.corruption.denoising import (
     prefix_split,
     shortest_prefix,
 )
+from keras_tta.layers.corruption.draws import threshold
 from keras_tta.layers.corruption.noise import NoiseMasker
-from keras_tta.layers.corruption.random import threshold
 from keras_tta.layers.corruption.seq2seq import single
 from keras_tta.layers.corruption.spans import noise_counts
 

@@ -1,4 +1,4 @@
-"""Every masker's doors, backends and compilation modes must give the same integers."""
+"""Every masker gives the same integers by every entry point, backend and jit mode."""
 
 import keras
 import numpy as np

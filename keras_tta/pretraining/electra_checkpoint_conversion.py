@@ -2,7 +2,10 @@
 
 from keras_tta.presets import load_electra_checkpoint
 from keras_tta.presets.electra_checkpoint import read_electra_checkpoint
-from keras_tta.pretraining.electra_transformers import ElectraNetwork, both_networks
+from keras_tta.pretraining.electra_transformers_conversion import (
+    ElectraNetwork,
+    both_networks,
+)
 
 
 def convert_electra_checkpoint(

@@ -1,4 +1,4 @@
-"""The doors of a tokenizer: every way in gives the same ids."""
+"""What our tokenizers share: every way in gives the same ids."""
 
 import itertools
 
@@ -8,8 +8,8 @@ import numpy as np
 CHUNK_TEXTS = 10_000
 
 
-class TokenizerDoors:
-    """What our tokenizers share: one way to encode text, and many doors to it.
+class TokenizerMixin:
+    """One way to encode text, and the entry points that lead to it.
 
     A mixin for `keras_hub.tokenizers.Tokenizer` classes. A class says how to encode
     texts in `_encode_texts`; `encode`, `encode_batch`, `word_ids`, calls on strings,

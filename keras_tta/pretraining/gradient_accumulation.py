@@ -1,17 +1,15 @@
-"""What a loss divides by, so that every token counts the same, on any device.
+"""Accumulated gradients in which every token counts the same.
 
-Where gradients are accumulated, Keras averages those of a group of batches. If each
-batch's loss were the mean over its own tokens, the tokens of batches with few would
-weigh more. So every batch divides by its share of the group's tokens. That number must
-be known before the group's first batch is differentiated: the data bring it along.
+Keras averages the gradients of a group of batches. If each batch's loss were the mean
+over its own tokens, the tokens of batches with few would weigh more. So every batch
+divides by its share of the group's tokens. That number must be known before the group's
+first batch is differentiated: the data bring it along.
 """
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_tta.data import TokenBatches
-from keras_tta.training.replicas import replica_divisor
 
 
 class MicroBatches(keras.utils.PyDataset):
@@ -78,11 +76,6 @@ class MicroBatches(keras.utils.PyDataset):
             name: sum(float(count[name].sum()) for count in counts)
             for name in counts[0]
         }
-
-
-def mean_loss(total, counts):
-    """A sum of losses as a mean over all that `counts` adds up to, on all devices."""
-    return total / ops.maximum(replica_divisor(ops.sum(counts)), 1e-6)
 
 
 def accumulation_steps(optimizer):

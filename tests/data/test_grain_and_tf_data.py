@@ -23,11 +23,11 @@ def tf_data_batches(batches, epochs):
 
 
 @pytest.mark.agnostic
-@pytest.mark.parametrize("door", [grain_batches, tf_data_batches])
+@pytest.mark.parametrize("convert", [grain_batches, tf_data_batches])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_every_door_gives_the_same_batches(door, options):
+def test_every_conversion_gives_the_same_batches(convert, options):
     batches = TokenBatches(ROWS, 8, 16, first_step=5, **options)
-    found = door(batches, epochs=2)
+    found = convert(batches, epochs=2)
     assert len(found) == 2 * len(batches)
     for step, (batch,) in enumerate(found, start=5):
         (expected,) = batches.batch(step)
@@ -37,9 +37,9 @@ def test_every_door_gives_the_same_batches(door, options):
             np.testing.assert_array_equal(batch[name], array)
 
 
-@pytest.mark.parametrize("door", [to_grain, to_tf_data])
-def test_fit_takes_them(door):
-    pytest.importorskip({to_grain: "grain", to_tf_data: "tensorflow"}[door])
+@pytest.mark.parametrize("convert", [to_grain, to_tf_data])
+def test_fit_takes_them(convert):
+    pytest.importorskip({to_grain: "grain", to_tf_data: "tensorflow"}[convert])
     batches = TokenBatches(ROWS, 8, 16)
     names = ("token_ids", "padding_mask")
     inputs = {name: keras.Input((16,), dtype="int32", name=name) for name in names}
@@ -53,7 +53,7 @@ def test_fit_takes_them(door):
     model = Model(inputs, outputs * mask)
     model.compile("sgd")
     history = model.fit(
-        door(batches, 2),
+        convert(batches, 2),
         epochs=2,
         steps_per_epoch=len(batches),
         shuffle=False,

@@ -1,4 +1,4 @@
-"""Data sources that Keras reads only in part."""
+"""PyTorch's data loader, of whose dict batches Keras would read the keys alone."""
 
 import copy
 import sys

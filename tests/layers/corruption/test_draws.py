@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from keras_tta.layers.corruption.arrays import NumPyArrays
-from keras_tta.layers.corruption.random import Draws, as_int32, low_mask, threshold
+from keras_tta.layers.corruption.draws import Draws, as_int32, low_mask, threshold
 
 pytestmark = pytest.mark.agnostic
 

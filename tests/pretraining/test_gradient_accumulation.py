@@ -13,7 +13,7 @@ from keras_tta.pretraining import (
     MaskedLM,
     ReplacedTokenDetection,
 )
-from keras_tta.pretraining.denominators import MicroBatches
+from keras_tta.pretraining.gradient_accumulation import MicroBatches
 from keras_tta.visibility import Causal
 
 GROUP, LENGTH = 3, 8

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from keras_tta.models.layouts import get_layout_map
+from keras_tta.models.layout_map import get_layout_map
 from keras_tta.pretraining import CorrectiveLM
 from tests.pretraining.electra import SIZE, make_masking, networks
 

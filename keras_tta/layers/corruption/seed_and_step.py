@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_tta.layers.corruption.random import as_int32
+from keras_tta.layers.corruption.draws import as_int32
 
 
 def add_seed_and_step(layer, seed):
