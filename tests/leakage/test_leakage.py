@@ -29,11 +29,12 @@ VARIANTS = [
     (rule, QUERIES[index // 4], index % 4 + 1)
     for index, rule in enumerate(HIDING_RULES)
 ]
-
-
 # JAX without jit compiles every operation by itself: too slow to do it all the time.
-SLOW_ON_JAX = pytest.mark.slow if BACKEND == "jax" else ()
-JITS = [pytest.param(jit, marks=() if jit == JIT[-1] else SLOW_ON_JAX) for jit in JIT]
+JITS = [pytest.param(False, marks=pytest.mark.slow), True] if BACKEND == "jax" else JIT
+
+
+def slow_on_jax(test):
+    return pytest.mark.slow(test) if BACKEND == "jax" else test
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +64,13 @@ def test_jacobian_in_bfloat16(bfloat16, jit):
     check_jacobian(bfloat16, PADDED, jit)
 
 
-@pytest.mark.parametrize("jit", [pytest.param(False, marks=SLOW_ON_JAX)])
-def test_jacobian_without_jit(two_layers, jit):
-    check_jacobian(two_layers, PADDED, jit)
+@slow_on_jax
+def test_jacobian_without_jit(two_layers):
+    check_jacobian(two_layers, PADDED, jit=False)
 
 
-@pytest.mark.parametrize("jit", [pytest.param(False, marks=SLOW_ON_JAX)])
-def test_jacobian_in_training(two_layers, jit):
+@slow_on_jax
+def test_jacobian_in_training(two_layers):
     """Dropout takes from what is seen and adds nothing."""
     embeddings, encoder = two_layers.embeddings, two_layers.encoder
     visible = visibility_of(two_layers, PADDED)
@@ -79,7 +80,7 @@ def test_jacobian_in_training(two_layers, jit):
         return project(encoder(query, key_value, visible, training=True)[None])
 
     vectors = embeddings.token_embedding(PADDED["token_ids"])
-    [reached] = support(jacobian(last_layer, jit)(ops.convert_to_numpy(vectors)))
+    [reached] = support(jacobian(last_layer)(ops.convert_to_numpy(vectors)))
     assert not reached[~visible].any()
     assert reached[visible].mean() > 0.5
 

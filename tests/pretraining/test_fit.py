@@ -12,8 +12,6 @@ from keras_tta.pretraining import LanguageAutoencoder
 from keras_tta.training import AdamWeightDecay
 
 BACKEND = keras.backend.backend()
-# JAX without jit compiles every operation by itself.
-SLOW_ON_JAX = pytest.mark.slow if BACKEND == "jax" else ()
 # XLA takes seconds to compile a step; TensorFlow's own graphs do not.
 QUICKLY = {"jit_compile": BACKEND == "jax"}
 
@@ -94,6 +92,11 @@ def from_torch():
 
 def from_generator():
     return ((batch,) for batch in batches())
+
+
+def slow_on_jax(test):
+    """JAX without jit compiles every operation by itself."""
+    return pytest.mark.slow(test) if BACKEND == "jax" else test
 
 
 @pytest.fixture(scope="module")
@@ -234,10 +237,10 @@ def test_any_optimizer():
         assert not np.array_equal(after, start), weight.path
 
 
-@pytest.mark.parametrize("dtype", [pytest.param("bfloat16", marks=SLOW_ON_JAX)])
-def test_low_precision_weights_are_refused(dtype):
+@slow_on_jax
+def test_low_precision_weights_are_refused():
     with pytest.raises(ValueError, match="half precision.*mixed_bfloat16"):
-        make(dtype).compile()
+        make("bfloat16").compile()
 
 
 def test_mixed_precision_trains():
@@ -248,14 +251,14 @@ def test_mixed_precision_trains():
     assert {weight.dtype for weight in pretrainer.trainable_weights} == {"float32"}
 
 
-@pytest.mark.parametrize("jit", [pytest.param(False, marks=SLOW_ON_JAX)])
-def test_training_is_the_same_without_jit(plain, jit):
+@slow_on_jax
+def test_training_is_the_same_without_jit(plain):
     pretrainer, start = plain
     pretrainer.set_weights(start)
     expected = fit(pretrainer)
     other = make()
     other.set_weights(start)
-    other.compile(keras.optimizers.SGD(0.5), jit_compile=jit)
+    other.compile(keras.optimizers.SGD(0.5), jit_compile=False)
     for name, value in fit(other).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-4)
 
@@ -311,7 +314,7 @@ def assert_same_optimizer(again, pretrainer):
     ],
 )
 def test_bad_arrays_are_refused_before_they_cost_the_weights(plain, change, message):
-    pretrainer = plain[0] if isinstance(plain, tuple) else plain
+    pretrainer, _ = plain
     for use in (pretrainer.fit, pretrainer.evaluate):
         with pytest.raises(ValueError, match=message):
             use({"padding_mask": np.ones((2, 5)), **change}, verbose=0)
