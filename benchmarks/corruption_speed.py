@@ -17,6 +17,7 @@ import keras
 import keras_hub
 import numpy as np
 from absl import app, flags
+from peers import transformers_collator
 from report import median_seconds, report
 
 from keras_tta.layers.corruption import (
@@ -40,7 +41,7 @@ flags.DEFINE_integer("sequence_length", 128, "Tokens in a row, none of them padd
 flags.DEFINE_integer("repeats", 9, "Calls that are timed, after one that is not.")
 flags.DEFINE_string("output", None, "CSV file to append to.")
 
-MASK, STOP = 4, 10
+PAD, MASK, STOP = 0, 4, 10
 
 
 def corruptions(vocabulary_size):
@@ -84,20 +85,11 @@ def training_step():
     return model.train_on_batch
 
 
-def transformers_collator(vocabulary_size):
+def transformers_masking(vocabulary_size):
     """Hugging Face's BERT masking as a function of rows, or None."""
     if importlib.util.find_spec("transformers") is None:
         return None
-    from tokenizers import Tokenizer, models
-    from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
-
-    words = {f"w{i}": i for i in range(vocabulary_size)}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w2")),
-        pad_token="w0",
-        mask_token=f"w{MASK}",
-    )
-    collator = DataCollatorForLanguageModeling(tokenizer, return_tensors="np")
+    collator = transformers_collator(vocabulary_size, PAD, MASK, return_tensors="np")
     return lambda rows: collator([{"input_ids": row} for row in rows.tolist()])
 
 
@@ -145,7 +137,7 @@ def main(_):
         in_step[name] = partial(compiled(corruption), batch)
         on_host[name] = partial(corruption.numpy, **many)
     for name, peer in (
-        ("transformers' token masking", transformers_collator),
+        ("transformers' token masking", transformers_masking),
         ("t5's span corruption", t5_span_corruption),
     ):
         if corrupt := peer(FLAGS.vocabulary_size):

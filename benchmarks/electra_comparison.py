@@ -83,6 +83,9 @@ flags.DEFINE_integer("timed_steps", 30, "Steps that are timed; 0 for none.")
 def main(_):
     output = Path(FLAGS.output)
     output.mkdir(parents=True, exist_ok=True)
+    # Long texts and unknown tokens are the same for all models.
+    warnings.filterwarnings("once", r".*tokens are embedded\.")
+    warnings.filterwarnings("once", r".*embedded as such\.")
     documents = islice(read_documents(FLAGS.corpus), FLAGS.tokenizer_documents)
     tokenizer = train_wordpiece(documents, FLAGS.vocabulary_size)
     store = write_token_store(output / "tokens", FLAGS.corpus, tokenizer)
@@ -102,8 +105,6 @@ def main(_):
             row |= {name: probe(embedder, *task) for name, task in tasks.items()}
             pretrainer.save_to_preset(output / f"{objective}, seed {seed}", tokenizer)
             report([row], path)
-            # Long texts and unknown tokens are the same for all.
-            warnings.simplefilter("ignore")
     show("Linear probes", read_rows(path))
     path = output / "step_time.csv"
     if FLAGS.timed_steps and not path.exists():

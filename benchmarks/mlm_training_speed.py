@@ -11,6 +11,7 @@ and their ratio, and appends them to `--output` as CSV.
 import keras
 import numpy as np
 from absl import app, flags
+from peers import transformers_collator
 from report import median_seconds, report
 
 from keras_tta.layers.corruption import TokenMasking
@@ -64,13 +65,7 @@ def ours(token_ids, is_real):
 
 def transformers(token_ids, is_real):
     import torch
-    from tokenizers import Tokenizer, models
-    from transformers import (
-        BertConfig,
-        BertForMaskedLM,
-        DataCollatorForLanguageModeling,
-        PreTrainedTokenizerFast,
-    )
+    from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
         vocab_size=FLAGS.vocabulary_size,
@@ -84,13 +79,7 @@ def transformers(token_ids, is_real):
     )
     model = BertForMaskedLM(config).train()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.01)
-    words = {f"w{i}": i for i in range(FLAGS.vocabulary_size)}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w2")),
-        pad_token=f"w{PAD}",
-        mask_token=f"w{MASK}",
-    )
-    collator = DataCollatorForLanguageModeling(tokenizer)
+    collator = transformers_collator(FLAGS.vocabulary_size, PAD, MASK)
     examples = [
         {"input_ids": ids, "attention_mask": mask}
         for ids, mask in zip(
