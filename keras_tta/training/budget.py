@@ -6,6 +6,7 @@ import warnings
 import keras
 
 from keras_tta.layers.checks import check_fraction, check_positive
+from keras_tta.training.gradients import optimizer_step
 
 # The learning rate is set this many times in a budget, and no oftener: each time, the
 # host waits for the device and, on JAX, moves the training state into the model.
@@ -165,4 +166,4 @@ class WallClockBudget(keras.callbacks.Callback):
     def _wait_for_device(self):
         # Steps are queued faster than an accelerator makes them; the clock is to
         # count those made.
-        keras.ops.convert_to_numpy(self.model.optimizer.iterations)
+        optimizer_step(self.model)

@@ -1,19 +1,19 @@
 """Training that goes on where it stopped when the same command is run again."""
 
 import contextlib
-import math
 import time
 import warnings
 
 import keras
-from keras import ops
 
 from keras_tta.layers.checks import (
     check_one_of,
     check_positive,
     check_positive_integers,
 )
+from keras_tta.training.best_checkpoint import BestCheckpoint
 from keras_tta.training.checkpoint_files import CheckpointError, CheckpointFolder
+from keras_tta.training.gradients import optimizer_step
 from keras_tta.training.processes import is_first_process, of_first_process
 from keras_tta.training.signals import StopSignals
 from keras_tta.training.training_state import (
@@ -134,8 +134,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._every_seconds = 60 * (every_minutes or float("inf"))
         self._every_steps = every_steps or float("inf")
         self._keep = keep
-        self._monitor, self._mode = monitor, mode
-        self._criterion = {"monitor": monitor, "mode": mode}
+        self._best = BestCheckpoint(monitor, mode)
         self._clock = clock
         self._signals = StopSignals()
         self._quiet = contextlib.ExitStack()
@@ -159,7 +158,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._skipped = 0  # Steps of the first epoch that an earlier part has made.
         self._trained = self._saved_at = 0  # Steps that this part has made.
         self._tokens = 0
-        self._best = None
+        self._best.found = None
         self._due = False
         if self._batches is not None:
             # Where the steps of the present epoch begin in the data.
@@ -212,8 +211,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self._data_step += self.params["steps"]
         self._epoch, self._batch, self._skipped = epoch + 1, 0, 0
         self._tokens += int(logs.get("tokens", 0))
-        if self._monitor is not None:
-            self._compare(logs)
+        if self._best.is_beaten_by(logs, optimizer_step(self.model)):
+            self._due = True
 
     def on_train_end(self, logs=None):
         self._hand_out()
@@ -239,7 +238,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             CheckpointError: if there is none, or it does not fit the model.
         """
         if which is None:
-            which = "last" if self._monitor is None else "best"
+            which = "last" if self._best.monitor is None else "best"
         check_one_of(self, ("best", "last"), which=which)
         found = self._folder.read_newest(set_aside=is_first_process())
         if found is None:
@@ -308,8 +307,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         else:
             restore_generators(arrays["generators"])
         self._restored = arrays, state
-        if state["best"] and state["best"].items() >= self._criterion.items():
-            self._best = state["best"]
+        self._best.go_on_from(state["best"])
         self._tokens = state["tokens"] - state["epoch_tokens"]
         self._skipped = state["batch"]
         if self._batches is not None:
@@ -359,27 +357,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self._save()
         self._signals.deliver(self._signals.received)
 
-    def _compare(self, logs):
-        if self._monitor not in logs:
-            warnings.warn(
-                f"monitor={self._monitor!r} is not among the epoch's logs: "
-                f"{', '.join(logs)}.",
-                stacklevel=2,
-            )
-            return
-        value = float(logs[self._monitor])
-        best = self._best["value"] if self._best else None
-        if math.isnan(value):
-            return
-        if best is None or (value < best if self._mode == "min" else value > best):
-            self._best = {"value": value, "step": self._step(), **self._criterion}
-            self._due = True
-
-    def _step(self):
-        return int(ops.convert_to_numpy(self.model.optimizer.iterations))
-
     def _save(self, in_epoch=True):
-        step = self._step()
+        step = optimizer_step(self.model)
         counts = [m.result() for m in self.model.metrics if m.name == "tokens"]
         epoch_tokens = sum(int(count) for count in counts) if self._batch else 0
         state = {
@@ -391,7 +370,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "epoch_tokens": epoch_tokens,
             "in_epoch": in_epoch,
             "stopped": not in_epoch and bool(self.model.stop_training),
-            "best": self._best,
+            "best": self._best.found,
             "callbacks": [callback.get_state() for callback in self._callbacks],
             **identity(self._description),
         }
@@ -399,6 +378,6 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             state["data_step"] = self._data_step + self._batch
         if is_first_process():
             self._folder.write(step, read_arrays(self.model), state)
-            self._folder.prune(self._keep, self._best and self._best["step"])
+            self._folder.prune(self._keep, self._best.step)
         self._due = False
         self._saved_at, self._saved_time = self._trained, self._clock()

@@ -11,6 +11,11 @@ def built_optimizer(model):
     return optimizer
 
 
+def optimizer_step(model):
+    """The number of updates made, once the device has made them: an int."""
+    return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+
+
 def dense(grads):
     """Gradients as a list of tensors, and None where there are none.
 

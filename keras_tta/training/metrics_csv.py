@@ -8,6 +8,8 @@ import warnings
 import keras
 from keras import ops
 
+from keras_tta.training.gradients import optimizer_step
+
 
 class MetricsCSV(keras.callbacks.Callback):
     """Write a row an epoch: `epoch, step, seconds, tokens, learning_rate`, every log.
@@ -52,7 +54,7 @@ class MetricsCSV(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
-        step = self._step()
+        step = optimizer_step(self.model)
         found = read_metrics(self.path) if os.path.exists(self.path) else []
         self.rows = [row for row in found if row.get("step", 0) <= step]
         if len(self.rows) < len(found):
@@ -79,7 +81,7 @@ class MetricsCSV(keras.callbacks.Callback):
         logs = dict(logs or {})
         row = {
             "epoch": epoch + 1,
-            "step": self._step(),
+            "step": optimizer_step(self.model),
             "seconds": round(self._clock() - self._start, 3),
         }
         if "tokens" in logs:
@@ -92,9 +94,6 @@ class MetricsCSV(keras.callbacks.Callback):
         )
         self.rows.append({**row, **logs})
         self._write()
-
-    def _step(self):
-        return int(ops.convert_to_numpy(self.model.optimizer.iterations))
 
     def _write(self):
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
