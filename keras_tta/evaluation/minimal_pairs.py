@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_tta.evaluation.charts import draw_bars
+from keras_tta.charts import BASELINE, draw_bars
 from keras_tta.evaluation.files import json_rows
 from keras_tta.evaluation.results import Result
-from keras_tta.training.plots import MUTED
 
 # Two ways of writing the same tokens score alike up to float32's rounding, in nats.
 TIE = 1e-4
@@ -80,7 +79,7 @@ class MinimalPairs(Result):
         values = [100 * figures["accuracy"] for figures in parts.values()]
         names = [name.replace("_", " ") for name in parts]
         draw_bars(axes, names, values, [f"{value:.1f}" for value in values])
-        axes.axvline(50, color=MUTED, lw=1.2, ls=(0, (4, 3)), zorder=0)
+        axes.axvline(50, zorder=0, **BASELINE)
         axes.set_xlim(0, 100)
         axes.set_xlabel("% of pairs in which the good sentence has the higher score")
 

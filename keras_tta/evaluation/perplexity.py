@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from keras_tta.charts import BASELINE, BLUE, GRID
 from keras_tta.evaluation.files import numbered_lines
 from keras_tta.evaluation.results import Result
-from keras_tta.training.plots import BLUE, MUTED
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +69,8 @@ class PseudoPerplexity(Result):
         has_words = self.words > 0
         axes.hist(self.nats[has_words] / self.words[has_words], bins=40, color=BLUE)
         mean = self.figures["nats_per_word"]
-        axes.axvline(mean, color=MUTED, lw=1.2, ls=(0, (4, 3)))
-        axes.grid(axis="y", color="#e4e7eb", lw=0.8)
+        axes.axvline(mean, **BASELINE)
+        axes.grid(axis="y", **GRID)
         axes.set_xlabel(
             f"nats a word of a text; over all {mean:.2f}, a pseudo-perplexity of "
             f"{self.by_word:,.0f}"

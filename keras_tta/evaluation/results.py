@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from rich.console import Console
 from rich.table import Table
 
-from keras_tta.evaluation.charts import save_chart
+from keras_tta.charts import empty_chart, save_figure
 
 
 class Result:
@@ -51,7 +51,9 @@ class Result:
 
     def plot(self, path: str | os.PathLike, title: str | None = None) -> None:
         """Draw a chart; the path's ending says the format (`.png`, `.svg`, `.pdf`)."""
-        save_chart(path, self._draw, self.chart_size, title or self.title)
+        figure, axes = empty_chart(self.chart_size, title or self.title)
+        self._draw(axes)
+        save_figure(figure, path)
 
     def _printed(self) -> list[dict[str, Any]]:
         """The rows of the printed table."""

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_tta.charts import BLUE, GRID
 from keras_tta.data.optional_packages import import_optional
 from keras_tta.evaluation.files import numbered_lines
 from keras_tta.evaluation.results import Result
-from keras_tta.training.plots import BLUE
 
 
 class SentencePair(NamedTuple):
@@ -60,7 +60,7 @@ class SemanticSimilarity(Result):
     def _draw(self, axes):
         scores = [pair.score for pair in self.pairs]
         axes.plot(scores, self.similarities, "o", color=BLUE, ms=3, alpha=0.35, mew=0)
-        axes.grid(color="#e4e7eb", lw=0.8)
+        axes.grid(**GRID)
         axes.set_xlabel(
             f"score by people (Pearson {self.pearson:.3f}, Spearman "
             f"{self.spearman:.3f})"

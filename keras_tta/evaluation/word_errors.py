@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from keras_tta.charts import draw_bars
 from keras_tta.data.optional_packages import import_optional
-from keras_tta.evaluation.charts import draw_bars
 from keras_tta.evaluation.nbest_lists import NBestList
 from keras_tta.evaluation.results import Result
 

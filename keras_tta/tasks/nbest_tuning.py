@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from keras_tta.charts import BASELINE, BLUE, GRID, INK
 from keras_tta.evaluation.results import Result
-from keras_tta.training.plots import BLUE, INK, MUTED
 
 
 def penalized(log_probabilities, tokens, length_penalty):
@@ -98,7 +98,7 @@ class NBestTuning(Result):
             style = {"color": BLUE, "lw": 2.2} if index == at else {"color": "#c9d6dd"}
             axes.plot(self.weights, rates, zorder=2 + (index == at), **style)
         axes.plot(weight, 100 * self.word_error_rates.min(), "o", color=BLUE, zorder=4)
-        axes.axhline(100 * self.one_best, color=MUTED, lw=1.2, ls=(0, (4, 3)))
+        axes.axhline(100 * self.one_best, **BASELINE)
         axes.annotate(
             "1-best",
             (self.weights.max(), 100 * self.one_best),
@@ -108,7 +108,7 @@ class NBestTuning(Result):
             color=INK,
             fontsize=9,
         )
-        axes.grid(axis="y", color="#e4e7eb", lw=0.8)
+        axes.grid(axis="y", **GRID)
         axes.set_xlabel(
             f"weight; a line is a length penalty, the blue one {length_penalty:.2f}"
         )

@@ -3,33 +3,10 @@
 import math
 import os
 
-from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from keras_tta.charts import BASELINE, BLUE, GRID, ORANGE, empty_chart, save_figure
 from keras_tta.training.metrics_csv import read_metrics
-
-BLUE, ORANGE, INK, MUTED = "#0b6e99", "#d98c3f", "#1f2933", "#7b8794"
-
-
-def empty_chart(size, title, title_pad=10, panels=1):
-    """A figure and its axes, one for each panel, in the look of all our pictures."""
-    figure = Figure(figsize=size, dpi=160, layout="constrained")
-    (row,) = figure.subplots(1, panels, squeeze=False)
-    for axes in row:
-        axes.set_axisbelow(True)
-        axes.tick_params(colors=MUTED, labelcolor=INK, length=0)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.spines["bottom"].set_color("#cbd2d9")
-        for label in (axes.xaxis.label, axes.yaxis.label):
-            label.set_color(INK)
-    row[0].set_title(title or "", loc="left", color=INK, weight="bold", pad=title_pad)
-    return figure, *row
-
-
-def save_figure(figure, path):
-    """Write a figure; its folder is made if need be."""
-    os.makedirs(os.path.dirname(os.fspath(path)) or ".", exist_ok=True)
-    figure.savefig(path)
 
 
 def plot_curves(csv_or_rows, path, unigram=None, title=None):
@@ -102,8 +79,7 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
 def _draw_panel(axes, label, trained, held_out, baseline):
     name, value = baseline
     if value is not None:
-        style = {"color": MUTED, "lw": 1.2, "ls": (0, (4, 3))}
-        axes.axhline(value, label=f"{name} {value:.2f}", **style)
+        axes.axhline(value, label=f"{name} {value:.2f}", **BASELINE)
     for points, name, style in (
         (trained, "training", {"color": ORANGE, "lw": 1.6, "ms": 3}),
         (held_out, "held-out", {"color": BLUE, "lw": 2.2, "ms": 4.5}),
@@ -116,7 +92,7 @@ def _draw_panel(axes, label, trained, held_out, baseline):
     axes.set_xlim(left=0)
     axes.margins(y=0.08)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.grid(axis="y", color="#e4e7eb", lw=0.8)
+    axes.grid(axis="y", **GRID)
     axes.legend(
         frameon=False,
         labelcolor="linecolor",
