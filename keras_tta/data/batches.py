@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import keras
 import numpy as np
 
+from keras_tta.checks import check_one_of, check_positive_integers
 from keras_tta.data.orders import random_order
 from keras_tta.data.packing import RowPlan, one_a_row, pack
 from keras_tta.data.sequences import TokenSequences, span_indices
-from keras_tta.layers.checks import check_one_of, check_positive_integers
 
 REMAINDERS = ("pad", "keep", "drop")
 

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from keras_tta.checks import check_one_of
 from keras_tta.data.corpus import Document
 from keras_tta.data.sentences import split_sentences
-from keras_tta.layers.checks import check_one_of
 
 CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
 POLICIES = (

@@ -8,7 +8,7 @@ where the query may see the key.
 import keras
 from keras import ops
 
-from keras_tta.layers.checks import check_fraction, check_positive_integers
+from keras_tta.checks import check_fraction, check_positive_integers
 from keras_tta.layers.sublayers import bert_initializer, dense, dropout_layer
 from keras_tta.visibility import Side, Visibility
 

@@ -6,7 +6,7 @@ Axes: B batch, T length, D model width, V vocabulary.
 import keras
 from keras import ops
 
-from keras_tta.layers.checks import (
+from keras_tta.checks import (
     check_fraction,
     check_one_of,
     check_positive_integers,

@@ -6,8 +6,8 @@ Axes: B batch, T target (query) length, S source (key) length, D model width.
 import keras
 from keras import ops
 
+from keras_tta.checks import check_fraction, check_positive_integers
 from keras_tta.layers.attention import ProjectedAttention, TTAAttention
-from keras_tta.layers.checks import check_fraction, check_positive_integers
 from keras_tta.layers.feed_forward import FeedForwardBlock
 from keras_tta.layers.sublayers import bert_initializer, dense
 

@@ -6,7 +6,7 @@ Axes: B batch, T length, D model width.
 import keras
 from keras import ops
 
-from keras_tta.layers.checks import check_fraction, check_positive_integers
+from keras_tta.checks import check_fraction, check_positive_integers
 from keras_tta.layers.sublayers import (
     bert_initializer,
     dense,

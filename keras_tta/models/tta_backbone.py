@@ -3,12 +3,12 @@
 import keras
 import keras_hub
 
-from keras_tta.layers import SharedKVEncoder, TTAEmbedding, VisibilityMask
-from keras_tta.layers.checks import (
+from keras_tta.checks import (
     check_heads,
     check_initializer_name,
     check_positive_integers,
 )
+from keras_tta.layers import SharedKVEncoder, TTAEmbedding, VisibilityMask
 from keras_tta.models.inputs import backbone_inputs, visible_keys
 from keras_tta.models.layout_map import get_layout_map
 from keras_tta.models.siblings import Siblings

@@ -11,9 +11,9 @@ import numpy as np
 from absl import logging
 from keras import ops
 
+from keras_tta.checks import check_not_negative, check_one_of
 from keras_tta.data import TTATokenizer
 from keras_tta.layers import TokenSampler
-from keras_tta.layers.checks import check_not_negative, check_one_of
 from keras_tta.layers.corruption.replacement import write_samples
 from keras_tta.layers.unigram_head import UnigramHead
 from keras_tta.models.heads import token_prediction_head

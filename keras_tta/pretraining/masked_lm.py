@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_tta.layers.checks import check_positive_integers
+from keras_tta.checks import check_positive_integers
 from keras_tta.layers.corruption import TokenMasking
 from keras_tta.models.heads import token_prediction_head
 from keras_tta.pretraining.packing import training_backbone

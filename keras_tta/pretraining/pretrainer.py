@@ -9,8 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tta.checks import check_one_of, check_token_ids
 from keras_tta.data import TokenBatches
-from keras_tta.layers.checks import check_one_of, check_token_ids
 from keras_tta.pretraining.gradient_accumulation import (
     batches_read,
     check_counts,

@@ -10,8 +10,8 @@ import keras_hub
 import numpy as np
 from keras import ops
 
+from keras_tta.checks import check_positive_integers
 from keras_tta.layers import EmbeddingHead
-from keras_tta.layers.checks import check_positive_integers
 from keras_tta.layers.corruption import MASSDenoising
 from keras_tta.layers.corruption.seq2seq import Seq2SeqMasker
 from keras_tta.pretraining.pretrainer import Pretrainer

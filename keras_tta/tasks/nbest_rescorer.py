@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_tta.checks import check_one_of, check_positive_integers
 from keras_tta.evaluation.nbest_lists import (
     NBestList,
     check_nbest_list,
@@ -18,7 +19,6 @@ from keras_tta.evaluation.word_errors import (
     hypothesis_errors,
     nbest_word_error_rates,
 )
-from keras_tta.layers.checks import check_one_of, check_positive_integers
 from keras_tta.tasks.hypothesis_form import HypothesisForm
 from keras_tta.tasks.nbest_tuning import NBestTuning, penalized
 

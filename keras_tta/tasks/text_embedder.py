@@ -6,7 +6,7 @@ from numbers import Real
 import numpy as np
 from rich.progress import track
 
-from keras_tta.layers.checks import check_one_of, check_positive_integers
+from keras_tta.checks import check_one_of, check_positive_integers
 from keras_tta.presets import load_backbone, load_tokenizer
 from keras_tta.tasks.checks import (
     checked_texts,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_tta.layers.checks import check_one_of, check_positive_integers
+from keras_tta.checks import check_one_of, check_positive_integers
 from keras_tta.presets import load_backbone, load_head, load_tokenizer
 from keras_tta.tasks.checks import (
     checked_model,

@@ -5,7 +5,7 @@ import warnings
 
 import keras
 
-from keras_tta.layers.checks import check_fraction, check_positive
+from keras_tta.checks import check_fraction, check_positive
 from keras_tta.training.gradients import optimizer_step
 
 # The learning rate is set this many times in a budget, and no oftener: each time, the

@@ -6,7 +6,7 @@ import warnings
 
 import keras
 
-from keras_tta.layers.checks import (
+from keras_tta.checks import (
     check_one_of,
     check_positive,
     check_positive_integers,

@@ -5,9 +5,8 @@ import os
 
 import keras
 
+from keras_tta.checks import check_one_of
 from keras_tta.training.processes import process_index_and_count
-
-STRATEGIES = ("data", "model")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +79,7 @@ def distribute(
     batches = TokenBatches([[7, 8], [9]], 2, 6, **devices.shares())
     ```
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(
-            f"`strategy` must be one of {', '.join(map(repr, STRATEGIES))}. "
-            f"Received: strategy={strategy!r}"
-        )
+    check_one_of("distribute", ("data", "model"), strategy=strategy)
     if devices is not None and devices < 1:
         raise ValueError(
             f"`devices` must be at least 1, or None for all. Received: {devices!r}"

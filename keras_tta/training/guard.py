@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tta.layers.checks import check_positive_integers
+from keras_tta.checks import check_positive_integers
 from keras_tta.training.gradients import built_optimizer, dense
 from keras_tta.training.replicas import replica_count, sum_over_replicas
 

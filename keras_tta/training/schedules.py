@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_tta.checks import check_not_negative, check_one_of
+
 
 @keras.saving.register_keras_serializable(package="keras_tta")
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -58,11 +60,10 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         name=None,
     ):
         super().__init__()
-        if not peak_learning_rate >= 0:
-            raise ValueError(
-                "`peak_learning_rate` must be a number >= 0. "
-                f"Received: peak_learning_rate={peak_learning_rate!r}"
-            )
+        check_not_negative(
+            self, peak_learning_rate=peak_learning_rate, start_step=start_step
+        )
+        check_one_of(self, ("override", "multiply"), warmup=warmup)
         if not total_steps >= 1:
             raise ValueError(
                 "`total_steps` must be at least 1: epochs times steps per epoch, "
@@ -73,16 +74,6 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
                 "`warmup_steps` must lie between 0 and `total_steps`, of which it is "
                 f"a part. Received: warmup_steps={warmup_steps!r}, "
                 f"total_steps={total_steps!r}"
-            )
-        if not start_step >= 0:
-            raise ValueError(
-                "`start_step` must be the optimizer's step (>= 0) at which the "
-                f"schedule begins. Received: start_step={start_step!r}"
-            )
-        if warmup not in ("override", "multiply"):
-            raise ValueError(
-                '`warmup` must be "override" (BERT, T-TA) or "multiply" (ELECTRA). '
-                f"Received: warmup={warmup!r}"
             )
         self.peak_learning_rate = peak_learning_rate
         self.warmup_steps = warmup_steps

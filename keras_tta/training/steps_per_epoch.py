@@ -6,6 +6,8 @@ from typing import Any
 
 import keras
 
+from keras_tta.checks import check_positive_integers
+
 
 def count_steps(
     x: Any,
@@ -44,12 +46,9 @@ def count_steps(
     assert keras_tta.training.count_steps(batch, batch_size=32) == 4
     ```
     """
-    for name, value in (
-        ("batch_size", batch_size),
-        ("steps_per_epoch", steps_per_epoch),
-    ):
-        if value is not None and value < 1:
-            raise ValueError(f"`{name}` must be at least 1. Received: {name}={value!r}")
+    given = {"batch_size": batch_size, "steps_per_epoch": steps_per_epoch}
+    given = {name: value for name, value in given.items() if value is not None}
+    check_positive_integers("count_steps", **given)
     if steps_per_epoch is not None:
         return int(steps_per_epoch)
     if isinstance(x, keras.utils.PyDataset):

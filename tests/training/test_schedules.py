@@ -83,5 +83,5 @@ def test_config_round_trip():
     ],
 )
 def test_bad_numbers_are_named(arguments, named):
-    with pytest.raises(ValueError, match=f"`{named}` must.*Received: {named}="):
+    with pytest.raises(ValueError, match=f"`{named}`.* must.*Received: {named}="):
         WarmupLinearDecay(*arguments)

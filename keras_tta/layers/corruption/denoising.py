@@ -6,7 +6,7 @@ Axes: B batch, T sequence, S encoder (source), U decoder.
 import keras
 import numpy as np
 
-from keras_tta.layers.checks import check_fraction
+from keras_tta.checks import check_fraction
 from keras_tta.layers.corruption.draws import low_mask
 from keras_tta.layers.corruption.noise import NoiseMasker
 from keras_tta.layers.corruption.selection import choose, round_half_even

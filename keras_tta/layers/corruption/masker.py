@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tta.layers.checks import check_positive_integers
+from keras_tta.checks import check_positive_integers
 from keras_tta.layers.corruption.arrays import (
     KerasArrays,
     NumPyArrays,

@@ -6,6 +6,7 @@ Axes: B batch, T sequence, K tokens to predict.
 import keras
 import numpy as np
 
+from keras_tta.checks import check_positive
 from keras_tta.layers.corruption.draws import threshold
 from keras_tta.layers.corruption.masker import Masker
 from keras_tta.layers.corruption.selection import (
@@ -92,10 +93,8 @@ class MASSDenoising(Masker):
         self.pad_token_id = pad_token_id
         self._make_special("mask_token_id", mask_token_id)
         self.mask_token_id = mask_token_id
-        if not 0 < span_share <= 1:
-            raise ValueError(
-                f"`span_share` must be in (0, 1]. Received: span_share={span_share!r}"
-            )
+        check_positive(self, span_share=span_share)
+        self._check_shares(span_share=span_share)
         self._check_shares(start_share=start_share, end_share=end_share)
         self._check_shares(mask_share=mask_share, random_share=random_share)
         self._check_random_tokens(random_share, self.special_token_ids)

@@ -5,7 +5,7 @@ Axes: B batch, T sequence, S encoder (source), U decoder.
 
 import numpy as np
 
-from keras_tta.layers.checks import check_one_of, check_positive_integers
+from keras_tta.checks import check_one_of, check_positive_integers
 from keras_tta.layers.corruption.draws import threshold
 from keras_tta.layers.corruption.seq2seq import Seq2SeqMasker, run_starts, single
 from keras_tta.layers.corruption.spans import (

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tta.layers.checks import check_positive_integers
+from keras_tta.checks import check_positive, check_positive_integers
 from keras_tta.layers.corruption.arrays import KerasArrays
 from keras_tta.layers.corruption.draws import UNIT, Draws
 from keras_tta.layers.corruption.seed_and_step import (
@@ -75,10 +75,7 @@ class TokenSampler(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if not temperature > 0:
-            raise ValueError(
-                f"`temperature` must be above 0. Received: temperature={temperature!r}"
-            )
+        check_positive(self, temperature=temperature)
         if temperature_decay_steps is not None:
             check_positive_integers(
                 self, temperature_decay_steps=temperature_decay_steps

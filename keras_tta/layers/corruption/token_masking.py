@@ -6,7 +6,7 @@ Axes: B batch, T sequence, K predictions a row.
 import keras
 import numpy as np
 
-from keras_tta.layers.checks import check_positive_integers
+from keras_tta.checks import check_positive_integers
 from keras_tta.layers.corruption.masker import MAX_LENGTH, Masker
 from keras_tta.layers.corruption.selection import (
     choose,

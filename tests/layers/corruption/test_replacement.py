@@ -125,7 +125,7 @@ def test_the_temperature_decays():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": 0}, "`temperature` must be above 0"),
+        ({"temperature": 0}, "`temperature` of TokenSampler must be a number above 0"),
         ({"temperature_decay_steps": 0}, "positive integer"),
         ({"special_token_ids": (12,)}, r"0 to 11\. Received: special_token_ids=\[12\]"),
     ],

@@ -1,4 +1,7 @@
-"""Checks of constructor arguments, worded alike everywhere."""
+"""Checks of arguments, worded alike everywhere.
+
+The owner of an argument is the object that is constructed, or the name of a function.
+"""
 
 from numbers import Integral, Real
 
@@ -8,7 +11,7 @@ def check_positive_integers(owner, **arguments):
     for name, value in arguments.items():
         if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
             raise ValueError(
-                f"`{name}` of {type(owner).__name__} must be a positive integer. "
+                f"`{name}` of {_name(owner)} must be a positive integer. "
                 f"Received: {name}={value!r}"
             )
 
@@ -18,7 +21,7 @@ def check_positive(owner, **arguments):
     for name, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, Real) or not value > 0:
             raise ValueError(
-                f"`{name}` of {type(owner).__name__} must be a number above 0. "
+                f"`{name}` of {_name(owner)} must be a number above 0. "
                 f"Received: {name}={value!r}"
             )
 
@@ -28,7 +31,7 @@ def check_not_negative(owner, **arguments):
     for name, value in arguments.items():
         if not isinstance(value, Real) or not 0 <= value < float("inf"):
             raise ValueError(
-                f"`{name}` of {type(owner).__name__} must be a number from 0 up. "
+                f"`{name}` of {_name(owner)} must be a number from 0 up. "
                 f"Received: {name}={value!r}"
             )
 
@@ -38,7 +41,7 @@ def check_fraction(owner, **arguments):
     for name, value in arguments.items():
         if not isinstance(value, Real) or not 0 <= value < 1:
             raise ValueError(
-                f"`{name}` of {type(owner).__name__} must be a share from 0 up to, but "
+                f"`{name}` of {_name(owner)} must be a share from 0 up to, but "
                 f"not including, 1. Received: {name}={value!r}"
             )
 
@@ -55,7 +58,7 @@ def check_token_ids(owner, vocabulary_size, **arguments):
             known = False
         if not known:
             raise ValueError(
-                f"`{name}` of {type(owner).__name__} must be token ids, integers "
+                f"`{name}` of {_name(owner)} must be token ids, integers "
                 f"from 0 to {vocabulary_size - 1}. Received: {name}={value!r}"
             )
 
@@ -65,7 +68,7 @@ def check_one_of(owner, choices, **arguments):
     for name, value in arguments.items():
         if value not in choices:
             raise ValueError(
-                f"`{name}` of {type(owner).__name__} must be one of "
+                f"`{name}` of {_name(owner)} must be one of "
                 f"{', '.join(map(repr, choices))}. Received: {name}={value!r}"
             )
 
@@ -87,3 +90,7 @@ def check_initializer_name(kernel_initializer):
             'initializer, such as "lecun_normal", or "bert". '
             f"Received: kernel_initializer={kernel_initializer!r}"
         )
+
+
+def _name(owner):
+    return owner if isinstance(owner, str) else type(owner).__name__

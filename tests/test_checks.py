@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_tta.layers.checks import check_fraction, check_token_ids
+from keras_tta.checks import check_fraction, check_one_of, check_token_ids
 from keras_tta.models import TTABackbone
 from keras_tta.presets import save_preset
 
@@ -32,3 +32,8 @@ def test_a_backbone_of_a_numpy_fraction_is_saved(tmp_path):
     model = TTABackbone(11, 1, 2, 8, 12, dropout=np.float32(0.5))
     save_preset(tmp_path, model)
     assert TTABackbone.from_preset(str(tmp_path)).dropout == 0.5
+
+
+def test_a_function_is_called_by_its_name():
+    with pytest.raises(ValueError, match="`side` of cut must be one of 1, 2"):
+        check_one_of("cut", (1, 2), side=3)
