@@ -106,7 +106,7 @@ class CorrectiveLM(GeneratorObjective):
     def language_model(self):
         """The sibling that puts tokens right: inputs to logits, float32 (B, T, V)."""
         inputs = self.backbone.input
-        read = [inputs["token_ids"]] * self.copy
+        read = (inputs["token_ids"],) if self.copy else ()
         logits = self.head(self.backbone.output, *read)
         return keras.Model(inputs, logits, name="language_model")
 

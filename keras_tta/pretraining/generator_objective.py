@@ -26,7 +26,7 @@ from keras_tta.pretraining.generators import (
     restore_embeddings,
     tied_networks,
 )
-from keras_tta.pretraining.masked_lm import MaskedLM, masked_rows
+from keras_tta.pretraining.masked_lm import MaskedLM, at_positions, masked_rows
 from keras_tta.pretraining.packing import training_backbone
 from keras_tta.pretraining.pretrainer import Pretrainer
 from keras_tta.training.replicas import mean_loss
@@ -89,10 +89,6 @@ class GeneratorObjective(Pretrainer):
             rows = {name: inputs[name] for name in reader.input}
             return backbone({**rows, "token_ids": token_ids})
 
-        def at_masked(hidden):
-            index = ops.expand_dims(positions, -1)
-            return ops.take_along_axis(hidden, index, axis=1)
-
         if learns:
             generator_head = token_prediction_head(
                 generator,
@@ -101,11 +97,13 @@ class GeneratorObjective(Pretrainer):
             if trained_head is not None:
                 copy_head_weights(trained_head, generator_head)
             generator_reader = training_backbone(generator, packed)
-            hidden = at_masked(read(generator_reader, masked["token_ids"]))
+            hidden = read(generator_reader, masked["token_ids"])
+            hidden = at_positions(hidden, positions)
             sampled_from = hidden
             if not sampling_dropout and generator.dropout:
                 undropped = WithoutDropout(generator_reader, name="without_dropout")
-                sampled_from = at_masked(read(undropped, masked["token_ids"]))
+                sampled_from = read(undropped, masked["token_ids"])
+                sampled_from = at_positions(sampled_from, positions)
         else:
             generator_head = UnigramHead(counts, name="generator_head")
             hidden = sampled_from = ops.cast(ops.expand_dims(labels, -1), "float32")
@@ -186,9 +184,7 @@ class GeneratorObjective(Pretrainer):
         return keras.Model(self.generator.input, logits, name="generator")
 
     def objective_loss(self, targets, sample_weight, training, counts):
-        weights = targets["discriminator_weights"]
-        if sample_weight is not None:
-            weights = weights * sample_weight
+        weights = targets["discriminator_weights"] * sample_weight
         total, nats = self.discriminator_loss(targets, weights, training)
         loss = mean_loss(total, counts.get("discriminator_tokens", weights))
         learns = bool(training and self.generator_weight)
@@ -250,7 +246,7 @@ class GeneratorObjective(Pretrainer):
         return self.generator, {self.generator_head.name: self.generator_head}
 
     def preset_heads(self):
-        return [self.head, *[self.generator_head] * (self.tie == "all")]
+        return [self.head, self.generator_head] if self.tie == "all" else [self.head]
 
     def preset_settings(self):
         settings = super().preset_settings()

@@ -86,9 +86,8 @@ class MaskedLM(Pretrainer):
             {name: inputs[name] for name in reader.input}
             | {"token_ids": masked["token_ids"]}
         )
-        positions = ops.expand_dims(masked["masked_positions"], -1)
         targets = {
-            "hidden": ops.take_along_axis(hidden, positions, axis=1),
+            "hidden": at_positions(hidden, masked["masked_positions"]),
             "labels": masked["labels"],
             "weights": ops.cast(masked["sample_weight"], "float32"),
             "num_clamped": masked["num_clamped"],
@@ -115,6 +114,11 @@ class MaskedLM(Pretrainer):
             "sequence_length": self.sequence_length,
             "packed": self.packed,
         }
+
+
+def at_positions(hidden, positions):
+    """Of hidden states (B, T, D) those at the positions (B, K): (B, K, D)."""
+    return ops.take_along_axis(hidden, ops.expand_dims(positions, -1), axis=1)
 
 
 def masked_rows(owner, backbone, masking, sequence_length, packed):
@@ -149,7 +153,9 @@ def masked_rows(owner, backbone, masking, sequence_length, packed):
             f"Received: sequence_length={sequence_length}"
         )
     reader = training_backbone(backbone, packed)
-    names = dict.fromkeys([*reader.input, *["word_ids"] * masking.whole_word])
+    names = list(reader.input)
+    if masking.whole_word and "word_ids" not in names:
+        names.append("word_ids")
     inputs = {
         name: keras.Input((sequence_length,), dtype="int32", name=name)
         for name in names

@@ -241,7 +241,9 @@ class Pretrainer(SavedAsPreset, keras.Model):
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
         check_counts(self, y, sample_weight, training)
-        if sample_weight is not None:
+        if sample_weight is None:
+            sample_weight = 1.0
+        else:
             sample_weight = ops.cast(sample_weight, "float32")
             if len(sample_weight.shape) == 1:
                 sample_weight = ops.expand_dims(sample_weight, 1)
@@ -253,7 +255,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
 
         Args:
             targets: the graph's outputs.
-            sample_weight: None, or float32 of shape (B, 1) or that of the weights.
+            sample_weight: 1.0, or float32 of shape (B, 1) or that of the weights.
             training: whether gradients will be asked for.
             counts: dict of what the rows add to the denominators, (B,), by the names of
                 `loss_counts`; empty where a batch counts for itself.
@@ -266,9 +268,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
         """The loss of `hidden`, `labels` and `weights` under a head; keeps metrics."""
         labels = targets["labels"]
         weights = ops.cast(targets["weights"], "float32")
-        weights = ops.broadcast_to(weights, ops.shape(labels))
-        if sample_weight is not None:
-            weights = weights * sample_weight
+        weights = ops.broadcast_to(weights, ops.shape(labels)) * sample_weight
         total, nats, correct = head.loss(
             targets["hidden"], labels, weights, training=training
         )

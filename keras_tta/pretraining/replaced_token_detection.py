@@ -165,9 +165,6 @@ class ReplacedTokenDetection(GeneratorObjective):
         loss = super().generator_loss(targets, nats, sample_weight, likelihood, count)
         if not self.adversarial:
             return loss
-        weights = targets["weights"]
-        if sample_weight is not None:
-            weights = weights * sample_weight
         positions = targets["masked_positions"]
         return policy_loss(
             self.generator_head,
@@ -175,7 +172,7 @@ class ReplacedTokenDetection(GeneratorObjective):
             targets["hidden"],
             targets["sampled_token_ids"],
             ops.take_along_axis(nats, positions, axis=1),
-            weights,
+            targets["weights"] * sample_weight,
             training,
             count,
             self.token_sampler.special_token_ids,

@@ -86,7 +86,7 @@ def nats(logits, labels):
 def loss_of(pretrainer, training=False, batch=BATCH):
     """The loss of a forward pass, without a compiled step."""
     targets = pretrainer(batch, training=training)
-    return pretrainer.objective_loss(targets, None, training, {})
+    return pretrainer.objective_loss(targets, 1.0, training, {})
 
 
 def figures_of(pretrainer, batch=BATCH):
