@@ -16,7 +16,7 @@ from keras_tta.layers.corruption import MASSDenoising
 from keras_tta.layers.corruption.seq2seq import Seq2SeqMasker
 from keras_tta.pretraining.pretrainer import Pretrainer
 
-GENERATORS = {
+SEQ2SEQ_LMS = {
     keras_hub.models.T5Backbone: keras_hub.models.T5Seq2SeqLM,
     keras_hub.models.BartBackbone: keras_hub.models.BartSeq2SeqLM,
 }
@@ -99,7 +99,7 @@ class Seq2SeqDenoiser(Pretrainer):
     recipe = {"learning_rate": 5e-4, "warmup": 0.05}
 
     def __init__(self, backbone, corruption, sequence_length, **kwargs):
-        if not isinstance(backbone, tuple(GENERATORS)):
+        if not isinstance(backbone, tuple(SEQ2SEQ_LMS)):
             raise ValueError(
                 "`backbone` must be a `keras_hub.models.T5Backbone` or a "
                 f"`keras_hub.models.BartBackbone`. Received: backbone={backbone!r}"
@@ -153,11 +153,11 @@ class Seq2SeqDenoiser(Pretrainer):
         return keras.Model(self.backbone.input, logits, name="language_model")
 
     @cached_property
-    def generator(self):
+    def seq2seq_lm(self):
         """KerasHub's `Seq2SeqLM` over the same backbone, without a preprocessor."""
-        for backbone_class, generator_class in GENERATORS.items():
+        for backbone_class, model_class in SEQ2SEQ_LMS.items():
             if isinstance(self.backbone, backbone_class):
-                return generator_class(self.backbone, preprocessor=None)
+                return model_class(self.backbone, preprocessor=None)
 
     def compile(self, optimizer="auto", learning_rate=None, **kwargs):
         """Configure training; without arguments, the recipe of the class's docstring.
@@ -214,9 +214,9 @@ class Seq2SeqDenoiser(Pretrainer):
         prompt[:, 0] = self.corruption.start_token_id
         end = self.corruption.end_token_id
         if sampler != self._sampler:  # Compiled anew only where it changes.
-            self.generator.compile(sampler=sampler)
+            self.seq2seq_lm.compile(sampler=sampler)
             self._sampler = sampler
-        answer = self.generator.generate(
+        answer = self.seq2seq_lm.generate(
             {
                 "encoder_token_ids": encoder_token_ids,
                 "encoder_padding_mask": np.asarray(encoder_padding_mask, "int32"),

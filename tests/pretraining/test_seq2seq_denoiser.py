@@ -90,7 +90,7 @@ def test_the_loss_is_the_cross_entropy_of_kerashubs_logits(
     denoiser.compile()
     logs = denoiser.evaluate(BATCH, verbose=0, return_dict=True)
     inputs, corrupted = read_by(denoiser)
-    theirs = denoiser.generator(inputs)
+    theirs = denoiser.seq2seq_lm(inputs)
     logits = numpy(denoiser.language_model(inputs))
     assert np.allclose(logits, numpy(theirs), atol=1e-4)
 
@@ -108,7 +108,7 @@ def test_the_loss_is_the_cross_entropy_of_kerashubs_logits(
 def test_the_gradients_are_those_of_kerashubs_logits(tied):
     denoiser = make(t5(tie_embedding_weights=tied))
     inputs, corrupted = read_by(denoiser)
-    generator, variables = denoiser.generator, denoiser.backbone.trainable_variables
+    seq2seq_lm, variables = denoiser.seq2seq_lm, denoiser.backbone.trainable_variables
 
     def ours():
         targets = denoiser(BATCH, training=False)
@@ -118,7 +118,7 @@ def test_the_gradients_are_those_of_kerashubs_logits(tied):
         return total / ops.sum(targets["weights"])
 
     def theirs():
-        return mean_cross_entropy(generator(inputs), corrupted)[0]
+        return mean_cross_entropy(seq2seq_lm(inputs), corrupted)[0]
 
     pairs = zip(
         weight_gradients(ours, variables),
