@@ -114,6 +114,9 @@ class ProjectedAttention(keras.layers.Layer):
     Returns:
         (B, T, D), in the layer's compute dtype.
 
+    Raises:
+        ValueError: if a size is not a positive integer or `dropout` not in [0, 1).
+
     Example:
     ```python
     import numpy as np

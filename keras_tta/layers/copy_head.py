@@ -13,7 +13,7 @@ from keras_tta.layers.heads import TokenPredictionHead, at_token
 class CopyHead(TokenPredictionHead):
     """Predicts a token at every position: the one that is read, or one of the softmax.
 
-    `p(x) = D 1[x = read] + (1 - D) softmax(x)` with `D = sigmoid(w . h + b)`, as in
+    `p(x) = g 1[x = read] + (1 - g) softmax(x)` with `g = sigmoid(w . h + b)`, as in
     ELECTRA's All-Tokens MLM (Clark et al., ICLR 2020, section 3.4); the softmax is that
     of `TokenPredictionHead`, whose arguments it takes. All is computed from logarithms,
     in float32 under every dtype policy. `loss` works in chunks, as that head's.
@@ -83,7 +83,7 @@ class CopyHead(TokenPredictionHead):
         return ops.cast(ops.squeeze(self.copy_dense(hidden), -1), "float32")
 
     def _judge(self, logits, highest, normalizer, labels, token_ids, gate):
-        # Probabilities in units of 1 - D, which is exp(-softplus(gate)).
+        # Probabilities in units of 1 - g, which is exp(-softplus(gate)).
         predicted = at_token(logits, labels) - normalizer
         copied = ops.logaddexp(at_token(logits, token_ids) - normalizer, gate)
         label = ops.where(labels == token_ids, copied, predicted)

@@ -36,6 +36,9 @@ class FeedForwardBlock(keras.layers.Layer):
     Returns:
         (B, T, D).
 
+    Raises:
+        ValueError: if a size is not a positive integer or `dropout` not in [0, 1).
+
     Example:
     ```python
     import numpy as np

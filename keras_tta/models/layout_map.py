@@ -24,6 +24,18 @@ def get_layout_map(
 
     Raises:
         ValueError: if the mesh has no such axes.
+
+    Example:
+    ```python
+    import keras
+    from keras_tta.models import TTABackbone
+
+    devices = ["gpu:0", "gpu:1"]
+    mesh = keras.distribution.DeviceMesh((1, 2), ("batch", "model"), devices)
+    layout_map = TTABackbone.get_layout_map(mesh)
+    table = "tta_backbone/embeddings/token_embedding/embeddings"
+    assert layout_map[table].axes == ("model", None)
+    ```
     """
     for name in (model_parallel_dim_name, data_parallel_dim_name):
         if name not in device_mesh.axis_names:

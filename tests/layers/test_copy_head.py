@@ -34,7 +34,7 @@ def make(vocabulary_size=V, dtype="float32"):
 
 
 def probabilities(head):
-    """`D 1[x = read] + (1 - D) softmax(x)` in NumPy, float64 (B, T, V)."""
+    """`g 1[x = read] + (1 - g) softmax(x)` in NumPy, float64 (B, T, V)."""
     states = numpy(head.transform(HIDDEN)).astype("float64")
     logits = states @ numpy(head.token_embedding.embeddings).T + numpy(head.bias)
     softmax = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)

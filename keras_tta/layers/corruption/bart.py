@@ -60,6 +60,12 @@ class BARTDenoising(Seq2SeqMasker):
 
     Call arguments and returns: as those of `SpanCorruption`.
 
+    Raises:
+        ValueError: for shares that are not shares, a `poisson_lambda` that is not above
+            0, `permutation_rate` without `sentence_end_token_ids`, ids outside the
+            vocabulary, or a T that is unknown; and, in eager calls, for tokens outside
+            the vocabulary.
+
     Example:
     ```python
     import numpy as np

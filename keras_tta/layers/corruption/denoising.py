@@ -94,6 +94,10 @@ class Deshuffling(Seq2SeqMasker):
     Call arguments and returns: as those of `SpanCorruption`, with S = U = T and the
     end token.
 
+    Raises:
+        ValueError: for ids outside the vocabulary, or a T that is unknown; and, in
+            eager calls, for tokens outside the vocabulary.
+
     Example:
     ```python
     import numpy as np
@@ -136,6 +140,10 @@ class PrefixLM(Seq2SeqMasker):
         special_token_ids, seed, static_copies: see `Masker`.
 
     Call arguments and returns: as those of `SpanCorruption`.
+
+    Raises:
+        ValueError: for a `noise_density` out of range, ids outside the vocabulary, or a
+            T that is unknown; and, in eager calls, for tokens outside the vocabulary.
 
     Example:
     ```python

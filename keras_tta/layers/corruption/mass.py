@@ -60,6 +60,10 @@ class MASSDenoising(Masker):
         `decoder_token_ids`, `decoder_position_ids`, `decoder_padding_mask` (bool),
         `labels` and `sample_weight` (B, K), K for a row of T; `num_clamped` (B,).
 
+    Raises:
+        ValueError: for shares that are not shares, ids outside the vocabulary, or a
+            T that is unknown; and, in eager calls, for tokens outside the vocabulary.
+
     Example:
     ```python
     import numpy as np
