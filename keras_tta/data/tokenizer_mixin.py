@@ -2,6 +2,7 @@
 
 import itertools
 
+import keras_hub
 import numpy as np
 
 # Bounds the memory that the encoder's own records of a batch take.
@@ -17,6 +18,28 @@ class TokenizerMixin:
     """
 
     oov_token = "[UNK]"
+
+    @classmethod
+    def from_preset(cls, preset, **kwargs):
+        """Load the tokenizer of a preset, whatever its backbone, as KerasHub does.
+
+        For presets of strangers there is `keras_tta.presets.load_tokenizer`.
+
+        Args:
+            preset: a folder, or an address that KerasHub knows.
+            **kwargs: for `keras_hub.models.Tokenizer.from_preset`.
+
+        Raises:
+            TypeError: if the preset's tokenizer is of another class.
+        """
+        # KerasHub would ask for a tokenizer of this class that is of the backbone.
+        tokenizer = keras_hub.models.Tokenizer.from_preset(str(preset), **kwargs)
+        if not isinstance(tokenizer, cls):
+            raise TypeError(
+                f"The tokenizer of {preset} is a {type(tokenizer).__name__}, no "
+                f"{cls.__name__}. Load it as what it is."
+            )
+        return tokenizer
 
     def _name_special_tokens(self, start_token="[SOS]", end_token="[EOS]"):
         self._add_special_token("[PAD]", "pad_token")

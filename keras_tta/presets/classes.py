@@ -24,14 +24,21 @@ def _exported(module, base):
     return _by_name(*(x for x in members if inspect.isclass(x) and issubclass(x, base)))
 
 
-BACKBONES = _exported(models, keras_hub.models.Backbone) | _by_name(
+OUR_BACKBONES = _exported(models, keras_hub.models.Backbone)
+BACKBONES = OUR_BACKBONES | _by_name(
     keras_hub.models.T5Backbone, keras_hub.models.BartBackbone
 )
 TOKENIZERS = _exported(data, keras_hub.models.Tokenizer)
 MASKERS = _exported(corruption, corruption.Masker)
 HEADS = _by_name(TokenPredictionHead, CopyHead, EmbeddingHead, ReplacedTokenHead)
 
-# KerasHub looks for a preset's tokenizer among those of its backbone. Data and models
-# do not know each other, so they are introduced here.
-for _tokenizer in TOKENIZERS.values():
-    _tokenizer.backbone_cls = models.TTABackbone
+# KerasHub's `Tokenizer.from_preset` asks for a registered tokenizer of the preset's
+# backbone, and then makes the one that the preset names. These are there to be found.
+for _backbone in OUR_BACKBONES.values():
+    keras.saving.register_keras_serializable(package="keras_tta")(
+        type(
+            f"{_backbone.__name__}Tokenizer",
+            (keras_hub.tokenizers.Tokenizer,),
+            {"backbone_cls": _backbone},
+        )
+    )

@@ -13,8 +13,8 @@ import keras_hub
 import numpy as np
 import pytest
 
-from keras_tta.data import SPECIAL_TOKENS, TTATokenizer
-from keras_tta.models import TTABackbone
+from keras_tta.data import SPECIAL_TOKENS, TTABytePairTokenizer, TTATokenizer
+from keras_tta.models import TransformerBackbone, TTABackbone
 from keras_tta.presets import (
     PresetError,
     load_backbone,
@@ -145,6 +145,26 @@ def test_kerashub_loads_backbone_and_tokenizer(pretrainer, saved):
     tokenizer = keras_hub.models.Tokenizer.from_preset(str(saved))
     assert type(tokenizer) is TTATokenizer
     assert tokenizer.encode("cats") == [8, 9]
+
+
+@pytest.mark.parametrize(
+    "backbone_class", [TTABackbone, TransformerBackbone, keras_hub.models.T5Backbone]
+)
+def test_a_tokenizer_comes_back_whatever_the_backbone(backbone_class, tmp_path):
+    backbone = backbone_class(
+        vocabulary_size=len(VOCABULARY),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+    )
+    save_preset(tmp_path, backbone, tokenizer=TTATokenizer(VOCABULARY))
+    for cls in (keras_hub.models.Tokenizer, TTATokenizer):
+        tokenizer = cls.from_preset(str(tmp_path))
+        assert type(tokenizer) is TTATokenizer
+        assert tokenizer.encode("cats") == [8, 9]
+    with pytest.raises(TypeError, match="is a TTATokenizer, no TTABytePairTokenizer"):
+        TTABytePairTokenizer.from_preset(tmp_path)
 
 
 def test_the_layout_is_kerashubs_and_names_our_version(saved):
