@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_tta.data.sequences import TokenSequences, split_hashes
+from keras_tta.files import sha256
 
 FORMAT = "keras_tta token store 1"
 INDEX = "store.json"
@@ -124,9 +125,7 @@ class TokenStore:
         for shard in self.info["shards"]:
             folder = self.folder / shard["name"]
             for name, expected in shard["sha256"].items():
-                with open(folder / name, "rb") as file:
-                    found = hashlib.file_digest(file, "sha256").hexdigest()
-                if found != expected:
+                if sha256(folder / name) != expected:
                     raise ValueError(
                         f"{folder / name} has changed since it was written. Write the "
                         "store anew."

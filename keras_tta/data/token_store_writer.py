@@ -1,6 +1,5 @@
 """Writing a token store: in parallel, resumed after a kill, never half-read."""
 
-import hashlib
 import itertools
 import json
 import os
@@ -24,6 +23,7 @@ from keras_tta.data.token_store import (
     identify_tokenizer,
     read_index,
 )
+from keras_tta.files import replace_file, replace_folder, sha256
 
 CHUNK_SENTENCES = 4096
 DOCUMENT = np.dtype([("end", np.int64), ("hash", np.uint64)])
@@ -163,10 +163,8 @@ def _make_plan(folder, files, tokenizer, options):
 
 
 def _identify_file(path):
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     path = os.path.abspath(path)
-    return {"path": path, "bytes": os.path.getsize(path), "sha256": digest}
+    return {"path": path, "bytes": os.path.getsize(path), "sha256": sha256(path)}
 
 
 class _Meter:
@@ -258,12 +256,10 @@ class _SourceWriter:
         unfinished.mkdir()
         for array_name, array in arrays.items():
             path = unfinished / f"{array_name}.npy"
-            with open(path, "wb") as file:
-                np.save(file, array, allow_pickle=False)
-                _flush(file)
-            info["sha256"][path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            np.save(path, array, allow_pickle=False)
+            info["sha256"][path.name] = sha256(path)
         _write_json(unfinished / "shard.json", info)
-        unfinished.rename(self.folder / name)
+        replace_folder(unfinished, self.folder / name)
         self.meter.add(tokens=shard.num_tokens)
         return info
 
@@ -333,13 +329,5 @@ def _add_reports(reports):
 
 
 def _write_json(path, value):
-    unfinished = path.with_name(f"{path.name}.new")
-    with open(unfinished, "w", encoding="utf-8") as file:
+    with replace_file(path) as file:
         json.dump(value, file, ensure_ascii=False, indent=1)
-        _flush(file)
-    os.replace(unfinished, path)
-
-
-def _flush(file):
-    file.flush()
-    os.fsync(file.fileno())

@@ -28,9 +28,9 @@ def load_backbone(directory, dtype=None):
     """Load a backbone from a preset folder, guarded.
 
     Unlike `keras_hub.models.Backbone.from_preset`, which loads the same folders, it is
-    meant for presets from anywhere: only our own classes are built, every tensor is
-    compared with the model before memory is taken, links and files outside the preset
-    are refused.
+    meant for presets from anywhere: only our own backbones and KerasHub's `T5Backbone`
+    and `BartBackbone` are built, every tensor is compared with the model before memory
+    is taken, links and files outside the preset are refused.
 
     Args:
         directory: a local preset folder.

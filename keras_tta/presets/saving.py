@@ -1,12 +1,10 @@
 """Saving presets: written aside, moved into place when complete."""
 
 import json
-import secrets
-import shutil
-from pathlib import Path
 
 import keras
 
+from keras_tta.files import replace_entries
 from keras_tta.models.disentangled import with_own_tables
 from keras_tta.presets.card import model_card
 from keras_tta.presets.loading import head_settings, head_weights
@@ -52,7 +50,8 @@ def save_preset(
 
     Args:
         directory: the folder to write.
-        backbone: a `keras_tta.models.TTABackbone`.
+        backbone: one of `keras_tta.models`, or KerasHub's `T5Backbone` or
+            `BartBackbone`.
         heads: dict of built heads; a name ends in `_head`. Defaults to none.
         tokenizer: a tokenizer of `keras_tta.data`. Defaults to none.
         objective: dict of `registered_name` and `config`, plain values that the
@@ -89,17 +88,10 @@ def save_preset(
         networks["generator"] = generator
     for network in networks.values():
         _check(*network, tokenizer)
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    new = directory / f".new-{secrets.token_hex(4)}"
-    try:
+    with replace_entries(directory, last="config.json", leaving=PARTS) as new:
         for folder, network in networks.items():
             training = (None, None) if folder else (objective, figures)
             _write(new / folder, *network, tokenizer, *training)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    _take_place(new, directory)
 
 
 def _check(backbone, heads, tokenizer):
@@ -136,39 +128,6 @@ def _write(folder, backbone, heads, tokenizer, objective, figures):
         _write_json(folder / "pretrainer.json", objective)
     card = model_card(backbone, heads, tokenizer, objective, figures)
     (folder / "README.md").write_text(card, "utf-8")
-
-
-def _take_place(new, directory):
-    """Exchange the preset in a folder for a complete new one, or change nothing.
-
-    `config.json` goes first and comes last: without it nothing loads, so that no loss
-    of power leaves a folder that would load as a mixture of two models.
-    """
-    old = new.with_name(new.name.replace("new", "old"))
-    old.mkdir()
-    found = (path.relative_to(directory) for x in PARTS for path in directory.glob(x))
-    leaving = sorted(
-        {directory / path.parts[0] for path in found},
-        key=lambda entry: entry.name != "config.json",
-    )
-    entering = sorted(new.iterdir(), key=lambda entry: entry.name == "config.json")
-    moves = [(entry, old / entry.name) for entry in leaving]
-    moves += [(entry, directory / entry.name) for entry in entering]
-    done = []
-    try:
-        for source, target in moves:
-            source.rename(target)
-            done.append((source, target))
-    except BaseException as error:
-        for source, target in reversed(done):
-            target.rename(source)
-        old.rmdir()
-        error.add_note(
-            f"The preset is complete in {new}, but could not take its place."
-        )
-        raise
-    shutil.rmtree(old)
-    new.rmdir()
 
 
 def _write_json(path, data):

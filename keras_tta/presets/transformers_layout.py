@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import ml_dtypes  # noqa: F401  safetensors reads bfloat16 with it
 import numpy as np
@@ -18,6 +17,7 @@ from absl import logging
 from keras import ops
 
 from keras_tta.data import TTATokenizer
+from keras_tta.files import replace_entries
 from keras_tta.models import TransformerBackbone
 from keras_tta.models.disentangled import with_own_tables
 from keras_tta.presets.files import PresetError, build_from, preset_file, read_json
@@ -195,7 +195,10 @@ def load_layout(directory, layout, single_segment=True, dtype=None):
 
 
 def save_layout(directory, layout, backbone, head, tokenizer=None):
-    """Write a backbone and its head as the folder that a layout describes."""
+    """Write a backbone and its head as the folder that a layout describes.
+
+    Files of the same names are replaced when the new ones are complete, not earlier.
+    """
     if tokenizer is not None:
         check_tokenizer(tokenizer)
     backbone = with_own_tables(backbone)
@@ -220,14 +223,13 @@ def save_layout(directory, layout, backbone, head, tokenizer=None):
         "hidden_dropout_prob": backbone.dropout,
         "attention_probs_dropout_prob": backbone.dropout,
     }
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "model.safetensors").write_bytes(
-        safetensors.numpy.save(tensors, metadata={"format": "pt"})
-    )
-    (directory / "config.json").write_text(json.dumps(config, indent=4), "utf-8")
-    if tokenizer is not None:
-        save_tokenizer(directory, tokenizer)
+    with replace_entries(directory, last="config.json") as new:
+        (new / "model.safetensors").write_bytes(
+            safetensors.numpy.save(tensors, metadata={"format": "pt"})
+        )
+        (new / "config.json").write_text(json.dumps(config, indent=4), "utf-8")
+        if tokenizer is not None:
+            save_tokenizer(new, tokenizer)
 
 
 def check_tokenizer(tokenizer):

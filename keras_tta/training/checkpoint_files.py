@@ -4,9 +4,7 @@ A checkpoint is a folder `step-<number>` of `.safetensors` files, `training.json
 `SHA256SUMS`, which `sha256sum --check` understands.
 """
 
-import hashlib
 import json
-import os
 import re
 import shutil
 import warnings
@@ -14,9 +12,11 @@ from pathlib import Path
 
 import safetensors.numpy
 
+from keras_tta.files import NEW, OLD, replace_folder, sha256
+
 STATE = "training.json"
 SUMS = "SHA256SUMS"
-NEW, OLD, DAMAGED = ".new-", ".old-", "damaged-"
+DAMAGED = "damaged-"
 _NAME = re.compile(r"step-\d{10,}")
 
 
@@ -92,12 +92,9 @@ class CheckpointFolder:
                 safetensors.numpy.save_file(tensors, new / f"{name}.safetensors")
             text = json.dumps(state, indent=1)
             (new / STATE).write_text(text, encoding="utf-8")
-            sums = [f"{_sha256(path)}  {path.name}\n" for path in sorted(new.iterdir())]
+            sums = [f"{sha256(path)}  {path.name}\n" for path in sorted(new.iterdir())]
             (new / SUMS).write_text("".join(sums), encoding="utf-8")
-            for path in new.iterdir():
-                _sync(path)
-            _sync(new)
-            self._rename(new, target)
+            replace_folder(new, target)
         except (OSError, safetensors.SafetensorError) as error:
             shutil.rmtree(new, ignore_errors=True)
             steps = [other for other in self.steps() if other != step]
@@ -107,14 +104,6 @@ class CheckpointFolder:
                 f"{error}. The last complete one is {last}. Mend the cause, such as a "
                 "full disk, and run the same command to go on from there."
             ) from error
-
-    def _rename(self, new, target):
-        old = target.with_name(OLD + target.name)
-        if target.exists():
-            target.rename(old)
-        new.rename(target)
-        _sync(self.path)
-        shutil.rmtree(old, ignore_errors=True)
 
     def read(self, step):
         """The arrays and the state of a checkpoint, if it is as it was written.
@@ -129,7 +118,7 @@ class CheckpointFolder:
             if STATE not in sums:
                 raise CheckpointError(f"{SUMS} does not name {STATE}")
             for name, digest in sums.items():
-                if _sha256(path / name) != digest:
+                if sha256(path / name) != digest:
                     raise CheckpointError(f"{name} is not as it was written")
             state = json.loads((path / STATE).read_text(encoding="utf-8"))
             arrays = {}
@@ -190,19 +179,3 @@ class CheckpointFolder:
                 path = self.at(step)
                 removed = path.rename(path.with_name(NEW + path.name))
                 shutil.rmtree(removed, ignore_errors=True)
-
-
-def _sha256(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path):
-    """Wait until a file or a folder is on the disk."""
-    if path.is_dir() and os.name == "nt":
-        return  # Windows opens no folders.
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -8,6 +8,7 @@ import warnings
 import keras
 from keras import ops
 
+from keras_tta.files import replace_file
 from keras_tta.training.gradients import optimizer_step
 
 
@@ -97,12 +98,10 @@ class MetricsCSV(keras.callbacks.Callback):
 
     def _write(self):
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
-        beside = f"{self.path}.tmp"
-        with open(beside, "w", newline="", encoding="utf-8") as file:
+        with replace_file(self.path) as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(self.rows)
-        os.replace(beside, self.path)
 
 
 def read_metrics(path):

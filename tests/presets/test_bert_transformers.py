@@ -270,3 +270,15 @@ def test_our_model_is_read_by_them(transformers, folder):
     assert not loading["missing_keys"] and not loading["unexpected_keys"]
     expected = logits(*random_model(num_segments=2), PAIRS)
     assert worst(their_logits(theirs, PAIRS), expected) < 1e-4
+
+
+def test_a_failure_leaves_what_was_exported_before(folder, monkeypatch):
+    files = {path: path.read_bytes() for path in folder.iterdir()}
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_bert_transformers(folder, *random_model())
+    assert {path: path.read_bytes() for path in folder.iterdir()} == files

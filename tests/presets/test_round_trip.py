@@ -260,7 +260,7 @@ def test_saving_again_replaces_the_preset_and_nothing_else(saved, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("broken", ["writing", "moving"])
+@pytest.mark.parametrize("broken", ["writing", "syncing", "moving"])
 def test_a_failure_leaves_what_was_saved_before(
     broken, pretrainer, tmp_path, monkeypatch
 ):
@@ -281,6 +281,8 @@ def test_a_failure_leaves_what_was_saved_before(
     rename = Path.rename
     if broken == "writing":
         monkeypatch.setattr(saving_module, "save_safetensors", full)
+    elif broken == "syncing":
+        monkeypatch.setattr(os, "fsync", full)
     else:
         monkeypatch.setattr(Path, "rename", full_at_the_end)
     with pytest.raises(OSError, match="No space left") as error:

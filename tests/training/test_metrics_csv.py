@@ -91,3 +91,17 @@ def test_the_file_is_plain_csv(tmp_path):
     header, row = list(csv.reader(path.open()))
     assert header[:2] == ["epoch", "step"]
     assert row[:2] == ["1", "2"]
+
+
+@pytest.mark.agnostic
+def test_rows_that_are_not_safe_replace_none(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError("the disk is full")
+
+    path = tmp_path / "metrics.csv"
+    model = make_model()
+    rows = fit(model, path).rows
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="full"):
+        fit(model, path)
+    assert read_metrics(path) == rows
