@@ -1,17 +1,28 @@
 """How hypotheses are written for a model: in the case and punctuation of its text."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+
+from keras_tta.checks import check_one_of
 
 ENDS = (".", "!", "?", "…", "。", "！", "？")
+CASES = {
+    "keep": "as they are (the tokenizer sees to their case)",
+    "lower": "in lower case",
+    "sentence": "in lower case after a first capital",
+}
 
 
-class HypothesisForm(NamedTuple):
+@dataclass(frozen=True)
+class HypothesisForm:
     """What is done to a hypothesis before the model reads it.
 
     Args:
         case: `"keep"`, `"lower"`, or `"sentence"`: lower case after a first capital.
         final_period: whether a text ends in a full stop.
+
+    Raises:
+        ValueError: if an argument is none of these.
 
     Example:
     ```python
@@ -24,6 +35,10 @@ class HypothesisForm(NamedTuple):
 
     case: str
     final_period: bool
+
+    def __post_init__(self):
+        check_one_of(self, tuple(CASES), case=self.case)
+        check_one_of(self, (True, False), final_period=self.final_period)
 
     @classmethod
     def matching(cls, texts: Sequence[str], tokenizer) -> "HypothesisForm":
@@ -54,13 +69,8 @@ class HypothesisForm(NamedTuple):
         return text
 
     def __str__(self):
-        case = {
-            "keep": "as they are (the tokenizer sees to their case)",
-            "lower": "in lower case",
-            "sentence": "in lower case after a first capital",
-        }[self.case]
         end = "a final full stop" if self.final_period else "no full stop added"
-        return f"The model reads hypotheses {case}, with {end}."
+        return f"The model reads hypotheses {CASES[self.case]}, with {end}."
 
 
 def _has_lower(text):

@@ -164,6 +164,13 @@ def test_texts_that_have_case_and_stops_are_left_alone():
 
 
 @pytest.mark.agnostic
+@pytest.mark.parametrize("form", [("Lower", True), ("lower", "yes")])
+def test_a_form_that_is_none_is_refused_at_once(form):
+    with pytest.raises(ValueError, match="HypothesisForm must be one of"):
+        HypothesisForm(*form)
+
+
+@pytest.mark.agnostic
 def test_what_the_model_read_and_did_not_know_is_said():
     scorer = WordScorer(lowercase=False, words=("The", "the", "cat", "sat", "sad", "."))
     tuning = NBestRescorer(scorer).tune(UPPER)
