@@ -113,12 +113,15 @@ class BARTDenoising(Seq2SeqMasker):
                 "`poisson_lambda` must be positive. Received: "
                 f"poisson_lambda={poisson_lambda!r}"
             )
+        sentence_end_token_ids = tuple(sentence_end_token_ids)
+        for token_id in sentence_end_token_ids:
+            self._check_id("sentence_end_token_ids", token_id)
         if permutation_rate and not sentence_end_token_ids:
             raise ValueError(
                 "`permutation_rate` needs `sentence_end_token_ids`, the ids of tokens "
                 "such as the full stop: without them no sentence would ever move. "
                 f"Received: permutation_rate={permutation_rate}, "
-                f"sentence_end_token_ids={tuple(sentence_end_token_ids)}"
+                f"sentence_end_token_ids={sentence_end_token_ids}"
             )
         self.infilling_rate = infilling_rate
         self.poisson_lambda = poisson_lambda
@@ -126,7 +129,7 @@ class BARTDenoising(Seq2SeqMasker):
         self.deletion_rate = deletion_rate
         self.permutation_rate = permutation_rate
         self.rotation_rate = rotation_rate
-        self.sentence_end_token_ids = tuple(sentence_end_token_ids)
+        self.sentence_end_token_ids = tuple(map(int, sentence_end_token_ids))
         self.random_share = random_share
 
     def get_config(self):

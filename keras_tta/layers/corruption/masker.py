@@ -234,8 +234,8 @@ class Masker(keras.layers.Layer):
         given = [token_ids, *inputs.values()]
         if all(x is None or isinstance(x, list | tuple | np.ndarray) for x in given):
             return self._numpy(None, token_ids, **inputs)
-        state = KerasArrays.int32([[self.seed], [0]])
-        outputs = self._run(KerasArrays, state[0], state[1], token_ids, **inputs)
+        seed, step = (KerasArrays.int32(i) for i in self._seed_and_step(None))
+        outputs = self._run(KerasArrays, seed, step, token_ids, **inputs)
         return self._checked(outputs, token_ids, padding_mask)
 
     def _output_spec(self, token_ids, **inputs):

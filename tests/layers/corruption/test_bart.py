@@ -277,6 +277,8 @@ def test_specials_inside_are_kept():
             {"permutation_rate": 1.0, "sentence_end_token_ids": ()},
             "`sentence_end_token_ids`",
         ),
+        ({"sentence_end_token_ids": (STOP, 20_000)}, "sentence_end_token_ids=20000"),
+        ({"sentence_end_token_ids": (4.0,)}, "sentence_end_token_ids=4.0"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):

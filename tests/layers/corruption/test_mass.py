@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from keras import ops
 from scipy import stats
 
 from keras_tta.layers.corruption import MASSDenoising
@@ -73,6 +74,15 @@ def test_where_the_span_lies():
     expected[0] += 0.3
     expected[-1] += 0.1
     assert stats.chisquare(counts, 8000 * expected).pvalue > 1e-4
+
+
+def test_a_large_seed_is_the_same_for_tensors_as_for_arrays():
+    masker = mass(mask_share=0.0, random_share=1.0, seed=2**31 + 5)
+    token_ids = np.arange(10, 18)[None]
+    given = token_ids, token_ids > 0, token_ids > 13
+    got = masker.corrupt(*map(ops.convert_to_tensor, given))
+    for name, array in masker.corrupt(*given).items():
+        np.testing.assert_array_equal(ops.convert_to_numpy(got[name]), array)
 
 
 @pytest.mark.agnostic
