@@ -1,4 +1,4 @@
-"""Packages that one function needs, and the rest of the data pipeline does not."""
+"""Packages that one function needs, and the rest of keras_tta does not."""
 
 import importlib
 from types import ModuleType
@@ -9,7 +9,7 @@ def import_optional(package: str, extra: str, purpose: str) -> ModuleType:
 
     Args:
         package: the name that it is imported by.
-        extra: the extra of keras-tta that installs it.
+        extra: the extra of keras_tta that installs it.
         purpose: what needs the package, the start of the error's sentence.
 
     Raises:
@@ -19,5 +19,6 @@ def import_optional(package: str, extra: str, purpose: str) -> ModuleType:
         return importlib.import_module(package)
     except ImportError as error:
         raise ImportError(
-            f'{purpose} needs the package {package}: pip install "keras-tta[{extra}]"'
+            f"{purpose} needs the package {package}. In a checkout of keras_tta: "
+            f'pip install ".[{extra}]"'
         ) from error

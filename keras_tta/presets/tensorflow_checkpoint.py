@@ -5,6 +5,8 @@ import re
 import numpy as np
 from absl import logging
 
+from keras_tta.data.optional_packages import import_optional
+
 OPTIMIZER = {
     "the optimizer's state": re.compile(
         r".*/(adam_[mv]|Adam|Adam_1)$|(beta[12]_power|global_step)$"
@@ -27,13 +29,7 @@ def read_tensorflow_checkpoint(path, unused):
         ImportError: if TensorFlow is not installed.
         FileNotFoundError: if there is no checkpoint of this name.
     """
-    try:
-        import tensorflow as tf
-    except ImportError as error:
-        raise ImportError(
-            "Reading a TensorFlow checkpoint needs TensorFlow: "
-            "`pip install tensorflow`. The converted preset does not."
-        ) from error
+    tf = import_optional("tensorflow", "tensorflow", "Reading a TensorFlow checkpoint")
     path = str(path)
     try:
         reader = tf.train.load_checkpoint(path)

@@ -78,7 +78,7 @@ def test_scipy_is_asked_for_by_name(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "scipy"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ImportError, match=r"keras-tta\[evaluation\]"):
+    with pytest.raises(ImportError, match=r'pip install "\.\[evaluation\]"'):
         semantic_similarity(Angles(), PAIRS)
 
 

@@ -121,7 +121,7 @@ def test_all_that_does_not_fit_is_named_and_nothing_changes(variables, model):
 @pytest.mark.agnostic
 def test_reading_without_tensorflow_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    with pytest.raises(ImportError, match="pip install tensorflow"):
+    with pytest.raises(ImportError, match="needs the package tensorflow"):
         read_tta_checkpoint("model.ckpt")
 
 
