@@ -11,8 +11,11 @@ from keras_tta.data.optional_packages import import_optional
 class DamagedFile(ValueError):
     """A compressed file that is not what its name says, or ends too early."""
 
+    def __init__(self, reason):
+        super().__init__(f"the compressed file is damaged or cut short ({reason})")
 
-def open_bytes(path: str) -> io.RawIOBase:
+
+def open_bytes(path: str) -> io.BufferedReader:
     """Open a file, `.gz`, `.zst` or plain, or `"-"`, standard input, for reading.
 
     Reading raises `DamagedFile` when compressed data are damaged or cut short.
@@ -20,9 +23,9 @@ def open_bytes(path: str) -> io.RawIOBase:
     if path == "-":
         return open(sys.stdin.fileno(), "rb", closefd=False)
     if path.endswith(".gz"):
-        return _GzipReader(path)
+        return io.BufferedReader(_GzipReader(path))
     if path.endswith(".zst"):
-        return _ZstandardReader(path)
+        return io.BufferedReader(_ZstandardReader(path))
     return open(path, "rb")
 
 
@@ -39,8 +42,22 @@ class _ZstandardReader(io.RawIOBase):
         self._zstandard = import_optional("zstandard", "data", f"Reading {path}")
         self._file = open(path, "rb")
         self._frame = None
+        self._rest = b""
 
-    def read(self, size=-1):
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        text = self._rest or memoryview(self._next())
+        count = min(len(text), len(buffer))
+        buffer[:count], self._rest = text[:count], text[count:]
+        return count
+
+    def close(self):
+        self._file.close()
+        super().close()
+
+    def _next(self):
         # The package's own reader takes a file that is cut short for a whole one.
         try:
             while compressed := self._file.read(1 << 16):
@@ -62,7 +79,3 @@ class _ZstandardReader(io.RawIOBase):
                 break
             compressed, self._frame = self._frame.unused_data, None
         return b"".join(parts)
-
-    def close(self):
-        self._file.close()
-        super().close()

@@ -228,8 +228,7 @@ def _read_lines(path, errors, report):
                 yield line
     except DamagedFile as error:
         raise CorpusError(
-            f"{path}:{number + 1}: the compressed file is damaged or cut short "
-            f"({error}). Compress it anew, or leave it out."
+            f"{path}:{number + 1}: {error}. Compress it anew, or leave it out."
         ) from error
     except OSError as error:
         raise CorpusError(f"{path}:{number + 1}: cannot be read ({error}).") from error
@@ -281,15 +280,11 @@ class _CountedReader(io.RawIOBase):
     def __init__(self, raw, report):
         self._raw = raw
         self._report = report
-        self._rest = b""
 
     def readable(self):
         return True
 
     def readinto(self, buffer):
-        data = self._rest or self._raw.read(len(buffer))
-        self._rest = data[len(buffer) :]
-        data = data[: len(buffer)]
-        buffer[: len(data)] = data
-        self._report.bytes += len(data)
-        return len(data)
+        count = self._raw.readinto(buffer)
+        self._report.bytes += count
+        return count

@@ -1,30 +1,37 @@
 """Lines of evaluation files, with their places."""
 
-import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from keras_tta.data.compression import DamagedFile, open_bytes
+
 
 def numbered_lines(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
-    """The lines of a UTF-8 file, plain or `.gz`, each after its place, "file:line".
+    """The lines of a UTF-8 file, plain, `.gz` or `.zst`, each after its "file:line".
 
     Blank lines are passed over.
 
     Raises:
-        ValueError: if a line is not UTF-8.
+        ValueError: if a line is not UTF-8, or the file is damaged.
     """
     path = os.fspath(path)
-    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            place = f"{path}:{number}"
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{place}: the line is not UTF-8 ({error}).") from None
-            if text.strip():
-                yield place, text.rstrip("\r\n")
+    number = 0
+    try:
+        with open_bytes(path) as file:
+            for number, line in enumerate(file, start=1):
+                place = f"{path}:{number}"
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f"{place}: the line is not UTF-8 ({error})."
+                    ) from None
+                if text.strip():
+                    yield place, text.rstrip("\r\n")
+    except DamagedFile as error:
+        raise ValueError(f"{path}:{number + 1}: {error}.") from None
 
 
 def json_rows(

@@ -100,7 +100,7 @@ def minimal_pairs(
 
     Args:
         scorer: a `keras_tta.tasks.TextScorer`, or anything with its `score`.
-        pairs: a JSONL file, plain or `.gz`, or an iterable of dicts, with
+        pairs: a JSONL file, plain, `.gz` or `.zst`, or an iterable of dicts, with
             `sentence_good` and `sentence_bad`; the phenomenon in `linguistics_term`,
             `phenomenon` or `field`, the first that is there; the paradigm in `UID`.
         normalize: `"none"`, `"tokens"` or `"words"`, as for `TextScorer.score`.

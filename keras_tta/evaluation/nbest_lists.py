@@ -1,6 +1,5 @@
 """n-best lists: what a recogniser or translator took an utterance for."""
 
-import gzip
 import json
 import math
 import os
@@ -8,6 +7,7 @@ from collections.abc import Iterator
 from numbers import Real
 from typing import Any, NamedTuple
 
+from keras_tta.data.compression import DamagedFile, open_bytes
 from keras_tta.evaluation.files import json_rows
 
 
@@ -71,11 +71,11 @@ def read_nbest_lists(path: str | os.PathLike) -> Iterator[NBestList]:
     {"utt": "u1", "ref": "a cat sat", "hyps": [{"text": "a cat sad", "score": -1.2}]}
     ```
 
-    `ref` may be left out. A file named `.json` or `.json.gz` is read in the format of
-    mlm-scoring, one object from utterances to `hyp_1`, `hyp_2`, ... and `ref`.
+    `ref` may be left out. A `.json` file is read in the format of mlm-scoring, one
+    object from utterances to `hyp_1`, `hyp_2`, ... and `ref`.
 
     Args:
-        path: a UTF-8 file, plain or `.gz`.
+        path: a UTF-8 file, plain, `.gz` or `.zst`.
 
     Raises:
         ValueError: if a line, or an utterance, is not such a list. It names file and
@@ -93,7 +93,7 @@ def read_nbest_lists(path: str | os.PathLike) -> Iterator[NBestList]:
     assert nbest.reference == "a cat" and nbest.hypotheses[0].text == "a bat"
     ```
     """
-    if os.fspath(path).endswith((".json", ".json.gz")):
+    if os.fspath(path).endswith((".json", ".json.gz", ".json.zst")):
         yield from _read_mlm_scoring(os.fspath(path))
         return
     for place, row in json_rows(path):
@@ -101,9 +101,11 @@ def read_nbest_lists(path: str | os.PathLike) -> Iterator[NBestList]:
 
 
 def _read_mlm_scoring(path):
-    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+    with open_bytes(path) as file:
         try:
             utterances = json.load(file)
+        except DamagedFile as error:
+            raise ValueError(f"{path}: {error}.") from None
         except json.JSONDecodeError as error:
             raise ValueError(
                 f"{path}:{error.lineno}: the file is not JSON ({error.msg}). If it "

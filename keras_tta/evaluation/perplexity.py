@@ -92,7 +92,7 @@ def pseudo_perplexity(
 
     Args:
         scorer: a `keras_tta.tasks.TextScorer`.
-        texts: a file with a text a line, plain or `.gz`, or an iterable of str.
+        texts: a file with a text a line, plain, `.gz` or `.zst`, or an iterable of str.
         **options: as for `TextScorer.token_scores`, such as `visibility` or `stride`.
 
     Returns:

@@ -141,7 +141,7 @@ def read_sentence_pairs(path: str | os.PathLike) -> list[SentencePair]:
     to the seventh column, what follows is left alone. Nothing is unquoted.
 
     Args:
-        path: a UTF-8 file, plain or `.gz`.
+        path: a UTF-8 file, plain, `.gz` or `.zst`.
 
     Raises:
         ValueError: if a line lacks a column or its score is not a number; it names file

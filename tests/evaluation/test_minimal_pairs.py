@@ -57,13 +57,24 @@ def test_rounding_is_no_preference(letter_scorer):
     assert result.figures == {"pairs": 1, "accuracy": 0.0, "ties": 1}
 
 
-@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 def test_files(letter_scorer, tmp_path, ending):
     path = tmp_path / f"pairs.jsonl{ending}"
     text = "\n".join(map(json.dumps, PAIRS)).encode()
-    path.write_bytes(gzip.compress(text) if ending else text)
+    if ending == ".gz":
+        text = gzip.compress(text)
+    elif ending == ".zst":
+        text = pytest.importorskip("zstandard").compress(text)
+    path.write_bytes(text)
     result = minimal_pairs(letter_scorer, path)
     assert result.rows == minimal_pairs(letter_scorer, PAIRS).rows
+
+
+def test_a_file_that_is_cut_short_is_named(letter_scorer, tmp_path):
+    path = tmp_path / "pairs.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(PAIRS[0]).encode())[:-9])
+    with pytest.raises(ValueError, match=r"jsonl.gz:\d: the compressed .* cut short"):
+        minimal_pairs(letter_scorer, path)
 
 
 def test_errors_name_the_line(letter_scorer, tmp_path):

@@ -108,9 +108,22 @@ def test_both_formats_read_alike(tmp_path):
         }
         for row in rows
     }
-    (tmp_path / "lists.json").write_text(json.dumps(one_object, indent=1))
-    for name in ("lists.jsonl", "lists.jsonl.gz", "lists.json"):
+    text = json.dumps(one_object, indent=1)
+    (tmp_path / "lists.json").write_text(text)
+    compressed = gzip.compress(text.encode())
+    (tmp_path / "lists.json.gz").write_bytes(compressed)
+    for name in ("lists.jsonl", "lists.jsonl.gz", "lists.json", "lists.json.gz"):
         assert list(read_nbest_lists(tmp_path / name)) == LISTS
+    (tmp_path / "lists.json.gz").write_bytes(compressed[:-9])
+    with pytest.raises(ValueError, match="lists.json.gz: the compressed .* cut short"):
+        list(read_nbest_lists(tmp_path / "lists.json.gz"))
+
+
+def test_zstandard(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    path = tmp_path / "lists.json.zst"
+    path.write_bytes(zstandard.compress(b'{"u": {"hyp_1": {"text": "a", "score": 1}}}'))
+    assert list(read_nbest_lists(path)) == [NBestList("u", [Hypothesis("a", 1.0)])]
 
 
 def test_reading_streams(tmp_path):
