@@ -17,8 +17,8 @@ from keras_tta.visibility import Side, Visibility
 class VisibilityMask(keras.layers.Layer):
     """Turns a visibility rule into the boolean mask an attention layer takes.
 
-    This is the one place where a rule becomes a tensor. Padding keys are hidden
-    last, outside whatever the rule composes.
+    A model asks a rule nowhere else. Padding keys are hidden last, outside whatever
+    the rule composes.
 
     Args:
         rule: a `keras_tta.visibility.Visibility`.

@@ -1,13 +1,12 @@
 """GPT's objective: the causal language model."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_tta.models.heads import token_prediction_head
 from keras_tta.pretraining.packing import training_backbone
 from keras_tta.pretraining.pretrainer import Pretrainer
-from keras_tta.visibility import Side
+from keras_tta.visibility_questions import looks_right
 
 
 @keras.saving.register_keras_serializable(package="keras_tta")
@@ -74,7 +73,7 @@ class CausalLM(Pretrainer):
     def __init__(
         self, backbone, special_token_ids=(0, 1, 3, 4), packed=False, **kwargs
     ):
-        if sees_the_future(backbone.visibility, backbone.max_sequence_length):
+        if looks_right(backbone.visibility, backbone.max_sequence_length):
             raise ValueError(
                 "A causal language model needs a rule under which no token sees a "
                 "later one, such as `Causal()`: otherwise the next token is simply "
@@ -116,24 +115,6 @@ class CausalLM(Pretrainer):
             "special_token_ids": self.special_token_ids,
             "packed": self.packed,
         }
-
-
-def sees_the_future(rule, length):
-    """Whether a visibility rule shows any query of a row a later key.
-
-    The rule is asked about every pair of `length` positions, in a row that is one word
-    and one segment, and in one where every token is its own.
-    """
-    position = np.arange(length, dtype="int32")
-    future = position[:, None] < position[None, :]
-    for ids in (np.zeros_like(position), position):
-        query, key = (
-            Side(position[at], segment=ids[at], word=ids[at])
-            for at in (np.s_[:, None], np.s_[None, :])
-        )
-        if np.any(rule.visible(query, key) & future):
-            return True
-    return False
 
 
 def _next(x):

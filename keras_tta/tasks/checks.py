@@ -2,28 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
 
-
-def checked_model(model, *parts):
-    """The model, if it has a backbone of ours and the other parts asked for.
+def checked_model(model):
+    """The model, if it has a backbone of ours and a head that predicts tokens.
 
     Raises:
         TypeError: if it has not.
-        ValueError: if it is to predict tokens, and its generator alone can.
+        ValueError: if its generator alone can predict tokens.
     """
-    backbone = getattr(model, "backbone", None)
-    lacking = [part for part in parts if getattr(model, part, None) is None]
-    if not hasattr(backbone, "static_key_value") or lacking:
+    backbone, head = (getattr(model, part, None) for part in ("backbone", "head"))
+    if not hasattr(backbone, "static_key_value") or head is None:
         raise TypeError(
-            "`model` must have "
-            + " and a ".join(
-                ["a `backbone` of `keras_tta.models`", *(f"`{p}`" for p in parts)]
-            )
-            + ", as a `keras_tta.pretraining.LanguageAutoencoder`, `MaskedLM` or "
-            f"`CausalLM` has. Received: model={model!r}"
+            "`model` must have a `backbone` of `keras_tta.models` and a `head`, as a "
+            "`keras_tta.pretraining.LanguageAutoencoder`, `MaskedLM` or `CausalLM` "
+            f"has. Received: model={model!r}"
         )
-    if "head" in parts and hasattr(model, "generator"):
+    if hasattr(model, "generator"):
         raise ValueError(
             f"The head of a {type(model).__name__} has never read a mask: it scores no "
             "text. A generator that learnt does: `TextScorer.from_preset` of the "
@@ -73,18 +67,3 @@ def checked_tokenizer(tokenizer, model, backbone):
             f"{backbone.vocabulary_size}: it was trained with another."
         )
     return tokenizer
-
-
-def describe_unknown_tokens(encoded, texts):
-    """How many tokens of texts are unknown and where the first is, or `None`."""
-    at = np.flatnonzero(encoded.token_ids == encoded.tokenizer.unknown_token_id)
-    if not len(at):
-        return None
-    in_texts = np.unique(encoded.text_of_token[at])
-    text = texts[in_texts[0]]
-    excerpt = repr(text if len(text) <= 60 else text[:60] + "...")
-    return (
-        f"{len(at)} of {len(encoded.token_ids) - 2 * len(texts)} tokens, in "
-        f"{len(in_texts)} of {len(texts)} texts, are unknown to the tokenizer; the "
-        f"first in the text at index {in_texts[0]}, {excerpt}."
-    )

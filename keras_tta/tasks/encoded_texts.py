@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_tta.visibility import Side, Visibility
+from keras_tta.visibility import Visibility
+from keras_tta.visibility_questions import looks_left, looks_right
 
 
 class Rows(NamedTuple):
@@ -51,9 +52,7 @@ class EncodedTexts:
 
     @classmethod
     def encode(cls, texts, tokenizer, with_words=False):
-        if with_words:
-            return cls(*tokenizer.encode_batch(texts, return_word_ids=True), tokenizer)
-        return cls(tokenizer.encode_batch(texts), None, tokenizer)
+        return cls(*encode_texts(texts, tokenizer, with_words), tokenizer)
 
     @classmethod
     def encode_with_blanks(cls, parts, tokenizer):
@@ -92,6 +91,20 @@ class EncodedTexts:
         is_new = np.append(True, (word[:, 1:] != word[:, :-1]).any(axis=0))
         return np.bincount(texts[is_new[: len(texts)]], minlength=len(self))
 
+    def describe_unknown_tokens(self, texts):
+        """How many of the texts' tokens are unknown, and the first; or `None`."""
+        at = np.flatnonzero(self.token_ids == self.tokenizer.unknown_token_id)
+        if not len(at):
+            return None
+        in_texts = np.unique(self.text_of_token[at])
+        text = texts[in_texts[0]]
+        excerpt = repr(text if len(text) <= 60 else text[:60] + "...")
+        return (
+            f"{len(at)} of {len(self.token_ids) - 2 * len(texts)} tokens, in "
+            f"{len(in_texts)} of {len(texts)} texts, are unknown to the tokenizer; the "
+            f"first in the text at index {in_texts[0]}, {excerpt}."
+        )
+
     def is_scored(self, specials, positions=None):
         """Which of the flat tokens count, by the options of a scorer."""
         if specials == "all":
@@ -127,13 +140,14 @@ class EncodedTexts:
                 + f". Shorten or split it, or score it with `stride={size // 2}`, in "
                 "windows that overlap."
             )
+        sees = looks_left(rule, size), looks_right(rule, size)
         fits = lengths <= size
         parts = [
             (starts[fits], lengths[fits], np.zeros(fits.sum(), int), lengths[fits])
         ]
         for index in too_long:
             begins = window_starts(lengths[index] - 2, size - 2, stride)
-            firsts, lasts = scored_slots(begins, lengths[index], size, rule)
+            firsts, lasts = scored_slots(begins, lengths[index], size, *sees)
             full = np.full(len(begins), size)
             parts.append((starts[index] + begins, full, firsts, lasts))
         return Rows(*map(np.concatenate, zip(*parts, strict=True)))
@@ -210,31 +224,33 @@ class EncodedTexts:
         return flat
 
 
+def encode_texts(texts, tokenizer, with_words):
+    """Lists of the texts' token ids and of their word ids; `None` for these unasked."""
+    if with_words:
+        return tokenizer.encode_batch(texts, return_word_ids=True)
+    return tokenizer.encode_batch(texts), None
+
+
 def window_starts(count: int, size: int, stride: int) -> np.ndarray:
     """Where windows of `size` of `count` tokens begin; the last ends with the text."""
     return np.append(np.arange(0, count - size, stride), count - size)
 
 
 def scored_slots(
-    begins: np.ndarray, length: int, size: int, rule: Visibility
+    begins: np.ndarray, length: int, size: int, sees_left: bool, sees_right: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """First and last slots to score in each window of a long text.
 
     A token goes to the window in which it is farthest from the nearer end; an end that
-    is the end of the text too is no limit, nor is one that lies where the rule does
-    not look. Slot 0 of the window that begins at token b is slot b of the text.
+    is the end of the text too is no limit, nor is one on a side that no token sees.
+    Slot 0 of the window that begins at token b is slot b of the text.
 
     Args:
         begins: where the windows begin, ascending; the last ends with the text.
         length: tokens of the text, specials included.
         size: tokens of a window, specials included.
-        rule: the visibility rule it is scored under.
+        sees_left, sees_right: whether any token sees what is on that side of it.
     """
-    here = Side(np.int64(1), np.int64(0), np.int64(1))
-    sees_left, sees_right = (
-        bool(rule.visible(here, Side(np.int64(slot), np.int64(0), np.int64(slot))))
-        for slot in (0, 2)
-    )
     is_first, is_last = begins[:, None] == 0, begins[:, None] + size == length
     slot = np.arange(length) - begins[:, None]
     context = np.full(slot.shape, np.inf)

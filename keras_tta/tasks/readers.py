@@ -1,9 +1,9 @@
 """Which way a model reads texts to score them."""
 
-from keras_tta.pretraining.causal_lm import sees_the_future
 from keras_tta.tasks.causal_pass import CausalPass
 from keras_tta.tasks.masked_passes import MaskedPasses
 from keras_tta.tasks.one_pass import OnePass
+from keras_tta.visibility_questions import looks_right
 
 
 def text_reader(backbone, head, batch_size, bucket_lengths):
@@ -14,9 +14,9 @@ def text_reader(backbone, head, batch_size, bucket_lengths):
     predicts masked.
     """
     rule, static = backbone.visibility, backbone.static_key_value
-    if not (static and rule.hides_self) and not sees_the_future(
-        rule, backbone.max_sequence_length
-    ):
+    if static and rule.hides_self:
+        reader = OnePass
+    elif not looks_right(rule, backbone.max_sequence_length):
         reader = CausalPass
     else:
         reader = OnePass if static else MaskedPasses

@@ -1,6 +1,6 @@
 """The rules that texts are scored under."""
 
-from keras_tta.visibility import NAMED_RULES, Visibility, Window
+from keras_tta.visibility import Visibility, Window, named_rule
 
 
 def scoring_rule(
@@ -20,13 +20,7 @@ def scoring_rule(
     """
     rule = own if visibility is None else visibility
     if isinstance(rule, str):
-        if rule not in NAMED_RULES:
-            raise ValueError(
-                f"`visibility` must be one of {', '.join(map(repr, NAMED_RULES))}, a "
-                "visibility rule, or None for the model's own. "
-                f"Received: visibility={rule!r}"
-            )
-        rule = NAMED_RULES[rule]
+        rule = named_rule(rule)
     if not isinstance(rule, Visibility):
         raise ValueError(
             "`visibility` must be a name, a rule such as `NotSelf()`, or None. "

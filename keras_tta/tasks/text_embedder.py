@@ -8,14 +8,10 @@ from rich.progress import track
 
 from keras_tta.checks import check_one_of, check_positive_integers
 from keras_tta.presets import load_backbone, load_tokenizer
-from keras_tta.tasks.checks import (
-    checked_texts,
-    checked_tokenizer,
-    describe_unknown_tokens,
-)
+from keras_tta.tasks.checks import checked_texts, checked_tokenizer
 from keras_tta.tasks.embedding_models import embedding_model
 from keras_tta.tasks.embedding_transforms import top_component_removal, whitening
-from keras_tta.tasks.encoded_texts import EncodedTexts
+from keras_tta.tasks.encoded_texts import EncodedTexts, encode_texts
 from keras_tta.tasks.length_buckets import bucket_widths, length_buckets
 
 POOLING = ("mean", "mean_with_specials", "first", "max", "first_last", "idf")
@@ -248,9 +244,9 @@ class TextEmbedder:
 
     def _tokens(self, texts, truncate):
         size = self.max_sequence_length - 2
-        token_ids, word_ids = self.tokenizer.encode_batch(texts), None
-        if "word_ids" in self.backbone.visibility.needs:
-            _, word_ids = self.tokenizer.encode_batch(texts, return_word_ids=True)
+        token_ids, word_ids = encode_texts(
+            texts, self.tokenizer, "word_ids" in self.backbone.visibility.needs
+        )
         too_long = [index for index, ids in enumerate(token_ids) if len(ids) > size]
         if too_long:
             found = (
@@ -270,7 +266,7 @@ class TextEmbedder:
                 rows and [row[:size] for row in rows] for rows in (token_ids, word_ids)
             )
         encoded = EncodedTexts(token_ids, word_ids, self.tokenizer)
-        if unknown := describe_unknown_tokens(encoded, texts):
+        if unknown := encoded.describe_unknown_tokens(texts):
             warnings.warn(f"{unknown} They are embedded as such.", stacklevel=3)
         return encoded
 

@@ -8,12 +8,7 @@ import numpy as np
 
 from keras_tta.checks import check_one_of, check_positive_integers
 from keras_tta.presets import load_backbone, load_head, load_tokenizer
-from keras_tta.tasks.checks import (
-    checked_model,
-    checked_texts,
-    checked_tokenizer,
-    describe_unknown_tokens,
-)
+from keras_tta.tasks.checks import checked_model, checked_texts, checked_tokenizer
 from keras_tta.tasks.encoded_texts import EncodedTexts
 from keras_tta.tasks.length_buckets import bucket_widths
 from keras_tta.tasks.readers import text_reader
@@ -101,7 +96,7 @@ class TextScorer:
 
     def __init__(self, model, tokenizer=None, batch_size=64, bucket_lengths=None):
         check_positive_integers(self, batch_size=batch_size)
-        backbone = checked_model(model, "head").backbone
+        backbone = checked_model(model).backbone
         self.tokenizer = checked_tokenizer(tokenizer, model, backbone)
         self.max_sequence_length = backbone.max_sequence_length
         if bucket_lengths is None:
@@ -342,7 +337,7 @@ class TextScorer:
         return list(map(TokenScore, tokens, log_probabilities.tolist()))
 
     def _check_unknown(self, encoded, texts, unknown):
-        found = describe_unknown_tokens(encoded, texts)
+        found = encoded.describe_unknown_tokens(texts)
         if found is None:
             return
         if unknown == "raise":

@@ -142,6 +142,7 @@ class Peeking(Visibility):
         SameSegment(),
         HideWord("right"),
         HideWord("all"),
+        HideWord("all") & SameSegment(),
         Causal() | (NotSelf() & SameSegment()),
         Peeking() & (Causal() | Window(7)),
     ],

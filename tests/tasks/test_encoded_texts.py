@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tta.tasks.encoded_texts import EncodedTexts, scored_slots, window_starts
-from keras_tta.visibility import Causal, NotSelf, Window
+from keras_tta.visibility import Causal, NotSelf, Visibility
 
 pytestmark = pytest.mark.agnostic
 
@@ -81,15 +81,15 @@ def test_a_text_too_long_is_named(tokenizer):
     size=st.integers(3, 12),
     stride=st.integers(1, 10),
     excess=st.integers(1, 30),
-    rule=st.sampled_from([NotSelf(), NotSelf() & Window(2), Causal(strict=True)]),
+    sees=st.sampled_from([(True, True), (True, False), (False, True)]),
 )
 def test_every_token_is_scored_once_where_it_has_the_most_context(
-    size, stride, excess, rule
+    size, stride, excess, sees
 ):
     stride = min(stride, size - 2)
     length = size + excess
     begins = window_starts(length - 2, size - 2, stride)
-    firsts, lasts = scored_slots(begins, length, size, rule)
+    firsts, lasts = scored_slots(begins, length, size, *sees)
     scored = [
         (begin + slot, window)
         for window, begin in enumerate(begins)
@@ -101,10 +101,30 @@ def test_every_token_is_scored_once_where_it_has_the_most_context(
         slot, count = token - begins[window], len(begins)
         if not (window > 0) <= slot < size - (window < count - 1):
             return -1
-        left = slot if window else np.inf
-        right = size - 1 - slot if window < count - 1 else np.inf
-        return left if rule == Causal(strict=True) else min(left, right)
+        left = slot if window and sees[0] else np.inf
+        right = size - 1 - slot if window < count - 1 and sees[1] else np.inf
+        return min(left, right)
 
     for token, window in scored:
         best = max(context(token, other) for other in range(len(begins)))
         assert context(token, window) == best >= 0
+
+
+class NotNear(Visibility):
+    """Hides self and both neighbours."""
+
+    def visible(self, query, key):
+        distance = query.position - key.position
+        return (distance > 1) | (distance < -1)
+
+
+@pytest.mark.parametrize(
+    "rule, lasts",
+    [(NotSelf(), (5, 7)), (NotNear(), (5, 7)), (Causal(strict=True), (6, 7))],
+    ids=str,
+)
+def test_windows_end_where_what_the_rule_shows_does(tokenizer, rule, lasts):
+    encoded = EncodedTexts.encode(["a cat sat on the mat a cat"], tokenizer)
+    rows = encoded.rows(7, 3, rule)
+    assert rows.starts.tolist() == [0, 3]
+    assert rows.lasts.tolist() == list(lasts)

@@ -30,5 +30,5 @@ def test_a_rule_that_shows_self_is_refused(visibility):
 
 @pytest.mark.parametrize("visibility", ["other", 3])
 def test_what_is_no_rule_is_refused(visibility):
-    with pytest.raises(ValueError, match="`visibility` must be"):
+    with pytest.raises(ValueError, match="`visibility` must"):
         scoring_rule(visibility, None, NotSelf())

@@ -216,6 +216,19 @@ def test_a_model_under_another_rule(backbone, tokenizer, rule):
     assert np.allclose(*pieces, atol=1e-5) == same
 
 
+@pytest.mark.agnostic
+def test_words_cost_no_second_tokenization(backbone, tokenizer, monkeypatch):
+    calls = []
+
+    def encode_batch(texts, **options):
+        calls.append(options)
+        return type(tokenizer).encode_batch(tokenizer, texts, **options)
+
+    monkeypatch.setattr(tokenizer, "encode_batch", encode_batch)
+    make_embedder(backbone.with_visibility(HideWord()), tokenizer).encode("a cat sat")
+    assert calls == [{"return_word_ids": True}]
+
+
 @pytest.mark.parametrize("options", [{}, {"num_segments": 2}, {"embedding_dim": 4}])
 def test_contextual_models(tokenizer, options):
     backbone = make_backbone(TransformerBackbone, **options)
