@@ -42,11 +42,11 @@ class Siblings:
                 f"NotSelf()`. Received: rule={rule!r}"
             )
         if rule not in self._family.by_rule:
-            config = {
-                **self.get_config(),
-                "visibility": rule,
-                "dtype": self.dtype_policy,
-            }
-            del config["name"]
-            type(self)(**config, sibling=self)
+            type(self)(**self._sibling_config(rule), sibling=self)
         return self._family.by_rule[rule]
+
+    def _sibling_config(self, rule):
+        """Arguments of a sibling. Whether its layers train is for them to say."""
+        config = self.get_config()
+        del config["name"], config["trainable"]
+        return {**config, "visibility": rule, "dtype": self.dtype_policy}

@@ -137,6 +137,7 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
                 hidden_dim=embedding_dim,
                 max_sequence_length=max_sequence_length,
                 num_segments=num_segments,
+                layer_norm_epsilon=layer_norm_epsilon,
             )
         self.embeddings = sibling.embeddings if embeddings is None else embeddings
         if sibling is not None:
@@ -203,12 +204,7 @@ class TransformerBackbone(Siblings, keras_hub.models.Backbone):
             A `TransformerBackbone` that shares all its other weights with this one.
         """
         return type(self)(
-            **{
-                **self.get_config(),
-                "name": name or self.name,
-                "visibility": self.visibility,
-                "dtype": self.dtype_policy,
-            },
+            **{**self._sibling_config(self.visibility), "name": name or self.name},
             sibling=self,
             embeddings=embeddings,
         )

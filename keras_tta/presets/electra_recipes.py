@@ -103,8 +103,11 @@ class ElectraRecipe:
             **options,
         }
         width = round(self.hidden_dim * self.generator_fraction)
+        heads = max(1, width // 64)
+        while width % heads:
+            heads -= 1
         generator = TransformerBackbone(
-            num_heads=max(1, width // 64),
+            num_heads=heads,
             hidden_dim=width,
             intermediate_dim=4 * width,
             **shared,

@@ -9,6 +9,8 @@ import keras
 from keras_tta.visibility import Visibility
 
 JSON_BYTES = 1 << 20
+# A unigram generator's counts of all tokens stand in it.
+OBJECTIVE_BYTES = 1 << 25
 NESTING = 32
 
 
@@ -74,9 +76,9 @@ def nested_preset(directory, name):
     return preset_file(directory, f"{name}/config.json").parent
 
 
-def read_json(directory, name):
+def read_json(directory, name, max_bytes=JSON_BYTES):
     """The object in a small JSON file of a preset."""
-    path = preset_file(directory, name, JSON_BYTES)
+    path = preset_file(directory, name, max_bytes)
 
     def refuse(constant):
         raise ValueError(f"the number {constant} is not JSON")
@@ -117,8 +119,9 @@ def described_object(path, data, classes):
         )
     if not isinstance(settings, dict):
         raise PresetError(path, "has no settings under `config`.")
-    # The dtype is the loader's choice, as in KerasHub.
-    settings = {key: value for key, value in settings.items() if key != "dtype"}
+    # The dtype is the loader's choice, as in KerasHub, and so is what is trained.
+    ours = {"dtype", "trainable"}
+    settings = {key: value for key, value in settings.items() if key not in ours}
     return classes[registered_name], {
         key: _plain(path, key, value) for key, value in settings.items()
     }

@@ -5,6 +5,7 @@ import keras
 from keras_tta.layers import ReplacedTokenHead
 from keras_tta.presets.classes import BACKBONES, HEADS, MASKERS, TOKENIZERS
 from keras_tta.presets.files import (
+    OBJECTIVE_BYTES,
     PresetError,
     build_from,
     described_object,
@@ -189,7 +190,7 @@ def load_objective(directory):
         layers; or `(None, {})`.
     """
     try:
-        data = read_json(directory, "pretrainer.json")
+        data = read_json(directory, "pretrainer.json", OBJECTIVE_BYTES)
     except FileNotFoundError:
         return None, {}
     path = preset_file(directory, "pretrainer.json")

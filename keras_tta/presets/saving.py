@@ -17,7 +17,7 @@ PARTS = (
     "README.md",
     "assets",
     "config.json",
-    "generator/config.json",
+    "generator/metadata.json",
     "metadata.json",
     "model*.weights.*",
     "preprocessor.json",

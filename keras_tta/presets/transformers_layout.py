@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import ml_dtypes  # noqa: F401  safetensors reads bfloat16 with it
 import numpy as np
@@ -38,7 +39,6 @@ REQUIRED = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
-    "tie_word_embeddings": True,
 }
 
 
@@ -72,7 +72,8 @@ class Layout:
 
     @property
     def required(self):
-        return {"model_type": self.model_type, **REQUIRED}
+        predicts_tokens = {"tie_word_embeddings": True} if self.tied else {}
+        return {"model_type": self.model_type, **REQUIRED, **predicts_tokens}
 
     @property
     def all_sizes(self):
@@ -133,7 +134,7 @@ def load_layout(directory, layout, single_segment=True, dtype=None):
     """`(backbone, head)` from a folder; tensors are compared before memory is taken."""
     settings = _settings(directory, layout)
     config_path = preset_file(directory, "config.json")
-    path = preset_file(directory, "model.safetensors")
+    path = _weights_file(directory, layout)
     segments = settings.pop("num_segments")
     if not single_segment:
         settings["num_segments"] = segments
@@ -199,6 +200,7 @@ def save_layout(directory, layout, backbone, head, tokenizer=None):
 
     Files of the same names are replaced when the new ones are complete, not earlier.
     """
+    check_no_preset(directory)
     if tokenizer is not None:
         check_tokenizer(tokenizer)
     backbone = with_own_tables(backbone)
@@ -230,6 +232,14 @@ def save_layout(directory, layout, backbone, head, tokenizer=None):
         (new / "config.json").write_text(json.dumps(config, indent=4), "utf-8")
         if tokenizer is not None:
             save_tokenizer(new, tokenizer)
+
+
+def check_no_preset(directory):
+    """Raise if a folder holds a preset, whose `config.json` would be replaced."""
+    if Path(directory, "metadata.json").exists():
+        raise ValueError(
+            f"{directory} holds a preset, which this would damage: name another folder."
+        )
 
 
 def check_tokenizer(tokenizer):
@@ -280,6 +290,23 @@ def check_exportable(layout, backbone, accepted):
                 f"Hugging Face's {layout.name} cannot hold this model: {name} must be "
                 f"{wanted!r}. Received: {received!r}"
             )
+
+
+def _weights_file(directory, layout):
+    try:
+        return preset_file(directory, "model.safetensors")
+    except FileNotFoundError as error:
+        others = sorted(
+            path.name
+            for path in Path(directory).iterdir()
+            if path.suffix in (".bin", ".h5", ".msgpack", ".safetensors")
+        )
+        found = f"It has {', '.join(others)}. " if others else ""
+        raise FileNotFoundError(
+            f"{error} {found}To write it from others, once, with transformers: "
+            f"{layout.architecture}.from_pretrained(folder).save_pretrained(folder, "
+            "max_shard_size='100GB')"
+        ) from None
 
 
 def _settings(directory, layout):

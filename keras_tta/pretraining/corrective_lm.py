@@ -111,7 +111,8 @@ class CorrectiveLM(GeneratorObjective):
         return keras.Model(inputs, logits, name="language_model")
 
     def discriminator_loss(self, targets, weights, training):
-        labels, read = targets["original_token_ids"], targets["corrupted_token_ids"]
+        read = targets["discriminator_token_ids"]
+        labels = targets["discriminator_labels"]
         total, nats, correct = self.head.loss(
             targets["discriminator_hidden"],
             labels,

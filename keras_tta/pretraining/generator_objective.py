@@ -20,9 +20,11 @@ from keras_tta.models.heads import token_prediction_head
 from keras_tta.presets import load_backbone, save_electra_transformers
 from keras_tta.presets.files import nested_preset
 from keras_tta.presets.loading import load_head_weights
+from keras_tta.presets.transformers_layout import check_no_preset
 from keras_tta.pretraining.generators import (
     TIES,
     WithoutDropout,
+    check_learnt_tables,
     restore_embeddings,
     tied_networks,
 )
@@ -78,6 +80,8 @@ class GeneratorObjective(Pretrainer):
         learns = generator is None or isinstance(generator, keras.Model)
         counts = None if learns else _counts(generator, discriminator.vocabulary_size)
         tie = _checked_tie(self, generator, tie, learns and generator_weight)
+        if trained_head is not None:
+            check_learnt_tables(generator, discriminator, tie)
         if learns:
             generator, discriminator = tied_networks(generator, discriminator, tie)
         reader, inputs, masked = masked_rows(
@@ -85,9 +89,9 @@ class GeneratorObjective(Pretrainer):
         )
         positions, labels = masked["masked_positions"], masked["labels"]
 
-        def read(backbone, token_ids):
-            rows = {name: inputs[name] for name in reader.input}
-            return backbone({**rows, "token_ids": token_ids})
+        def read(backbone, token_ids, layer=None):
+            rows = {name: inputs[name] for name in backbone.input}
+            return (layer or backbone)({**rows, "token_ids": token_ids})
 
         if learns:
             generator_head = token_prediction_head(
@@ -100,9 +104,10 @@ class GeneratorObjective(Pretrainer):
             hidden = read(generator_reader, masked["token_ids"])
             hidden = at_positions(hidden, positions)
             sampled_from = hidden
-            if not sampling_dropout and generator.dropout:
+            dropout = generator.dropout or generator.embeddings.dropout
+            if not sampling_dropout and dropout:
                 undropped = WithoutDropout(generator_reader, name="without_dropout")
-                sampled_from = read(undropped, masked["token_ids"])
+                sampled_from = read(generator_reader, masked["token_ids"], undropped)
                 sampled_from = at_positions(sampled_from, positions)
         else:
             generator_head = UnigramHead(counts, name="generator_head")
@@ -126,19 +131,28 @@ class GeneratorObjective(Pretrainer):
         )
         chosen = masked["dense_sample_weight"]
         corrupted = write_samples(inputs["token_ids"], chosen, sampled)
-        weights = chosen if loss_positions == "masked" else inputs["padding_mask"]
+        judged = read(reader, corrupted)
+        weights = ops.cast(masked["sample_weight"], "float32")
         targets = {
             "hidden": hidden,
             "labels": labels,
             "masked_positions": positions,
             "sampled_token_ids": sampled,
-            "weights": ops.cast(masked["sample_weight"], "float32"),
+            "weights": weights,
             "num_clamped": masked["num_clamped"],
-            "discriminator_hidden": read(reader, corrupted),
-            "discriminator_weights": ops.cast(weights, "float32"),
             "original_token_ids": inputs["token_ids"],
             "corrupted_token_ids": corrupted,
+            # What the second loss is of, (B, T), or (B, K) at masked positions alone.
+            "discriminator_hidden": judged,
+            "discriminator_weights": ops.cast(inputs["padding_mask"], "float32"),
+            "discriminator_labels": inputs["token_ids"],
+            "discriminator_token_ids": corrupted,
         }
+        if loss_positions == "masked":
+            targets["discriminator_hidden"] = at_positions(judged, positions)
+            targets["discriminator_weights"] = weights
+            targets["discriminator_labels"] = labels
+            targets["discriminator_token_ids"] = sampled
         super().__init__(
             discriminator,
             make_head(discriminator),
@@ -194,7 +208,7 @@ class GeneratorObjective(Pretrainer):
         return self.generator_weight * generator_loss + self.discriminator_weight * loss
 
     def generator_loss(self, targets, nats, sample_weight, training, count):
-        """The generator's mean loss; `nats` are the discriminator's, (B, T)."""
+        """The generator's mean loss; `nats` are the discriminator's."""
         return self.token_loss(
             self.generator_head, targets, sample_weight, training, count
         )
@@ -210,7 +224,8 @@ class GeneratorObjective(Pretrainer):
         counts = super().loss_counts(batch)
         real = (batch["padding_mask"] != 0).sum(axis=1)
         masked = self.loss_positions == "masked"
-        return {**counts, "discriminator_tokens": counts["tokens"] if masked else real}
+        tokens = self.predicted_tokens(batch) if masked else real
+        return {**counts, "discriminator_tokens": tokens}
 
     def export_to_transformers(self, directory):
         """Write both networks for Hugging Face's transformers, each with the tokenizer.
@@ -226,7 +241,7 @@ class GeneratorObjective(Pretrainer):
 
         Raises:
             ValueError: if a network is none that Hugging Face's ELECTRA can be, such as
-                one that copies.
+                one that copies; or the folder holds a preset.
         """
         tokenizer = self.tokenizer
         if not isinstance(tokenizer, TTATokenizer | None):
@@ -237,6 +252,8 @@ class GeneratorObjective(Pretrainer):
             networks["generator"] = self.generator, self.generator_head
         else:
             logging.warning("Not written: the generator, which is fixed counts.")
+        for name in networks:
+            check_no_preset(Path(directory, name))
         for name, network in networks.items():
             save_electra_transformers(Path(directory, name), *network, tokenizer)
 

@@ -1,6 +1,7 @@
 """Generators of replacements: which weights they share."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tta.layers import DisentangledEmbedding
@@ -42,8 +43,9 @@ def restore_embeddings(objective, generator, discriminator):
     """Give an objective with disentangled tables those that two networks had."""
     if objective.tie != "disentangled":
         return
-    norm = objective.generator.embeddings.norm
-    norm.set_weights(generator.embeddings.norm.get_weights())
+    for name in ("norm", *["segment_embedding"] * bool(generator.num_segments)):
+        weights = getattr(generator.embeddings, name).get_weights()
+        getattr(objective.generator.embeddings, name).set_weights(weights)
     for name in DISENTANGLED:
         shared, sum_of_both = (
             ops.convert_to_numpy(getattr(network.embeddings, name).embeddings)
@@ -54,6 +56,25 @@ def restore_embeddings(objective, generator, discriminator):
         table.own.assign(sum_of_both - shared)
 
 
+def check_learnt_tables(generator, discriminator, tie):
+    """Raise if a generator that has learnt would lose its tables to a discriminator."""
+    if tie not in ("tokens", "embeddings", "disentangled"):
+        return
+    ours, theirs = (
+        (x.embeddings.token_embedding if tie == "tokens" else x.embeddings)
+        for x in (generator, discriminator)
+    )
+    ours, theirs = ours.get_weights(), theirs.get_weights()
+    if len(ours) != len(theirs) or not all(map(np.array_equal, ours, theirs)):
+        raise ValueError(
+            f"With tie={tie!r} the discriminator's embeddings would take the place of "
+            "those that the generator, a MaskedLM, has learnt. Start the discriminator "
+            "from them: `discriminator.embeddings.set_weights(masked_lm.backbone."
+            "embeddings.get_weights())`; or pass the MaskedLM's backbone, to learn "
+            "them anew; or tie='none'."
+        )
+
+
 def _check_tables(generator, discriminator, tie):
     ours, theirs = generator.vocabulary_size, discriminator.vocabulary_size
     if ours != theirs:
@@ -61,6 +82,13 @@ def _check_tables(generator, discriminator, tie):
             "The generator's samples are what the discriminator reads: both must know "
             "the same tokens. Give them one vocabulary_size. Received: a generator of "
             f"{ours} and a discriminator of {theirs}"
+        )
+    missing = [name for name in generator.input if name not in discriminator.input]
+    if missing:
+        raise ValueError(
+            f"The generator reads `{missing[0]}` and the discriminator does not, but "
+            "both read the same rows: give them the same `num_segments` and "
+            "`visibility`."
         )
     ours, theirs = generator.embedding_dim, discriminator.embedding_dim
     if tie != "none" and ours != theirs:

@@ -55,12 +55,16 @@ def refuse_sample_weight(arguments):
         )
 
 
-def check_sample_weight(sample_weight, labels):
-    """Raise unless there is a weight for every row, or for every label of (B, K)."""
-    given, labels_in_row = sample_weight.shape[1], labels.shape[1]
-    if labels_in_row is not None and given not in (1, labels_in_row, None):
+def check_sample_weight(sample_weight, targets):
+    """Raise unless there is a weight for every row or, of one loss, for every label."""
+    given, labels = sample_weight.shape[1], targets["labels"].shape[1]
+    accepted = "one weight for each row, shape (B,)"
+    if "discriminator_weights" in targets:
+        labels = 1  # There are two losses, each over positions of its own.
+    else:
+        accepted += f", or for each label of a row, shape (B, {labels})"
+    if labels is not None and given not in (1, labels, None):
         raise ValueError(
-            "`sample_weight` must have one weight a row, shape (B,), or one for each of "
-            f"the {labels_in_row} labels of a row, shape (B, {labels_in_row}). "
-            f"Received: sample_weight of shape {tuple(sample_weight.shape)}"
+            f"`sample_weight` must have {accepted}. Received: sample_weight of shape "
+            f"{tuple(sample_weight.shape)}"
         )

@@ -11,7 +11,7 @@ from keras_tta.training import TokenCount
 
 @keras.saving.register_keras_serializable(package="keras_tta")
 class Perplexity(keras.metrics.Mean):
-    """Exponential of the mean nats a token.
+    """Exponential of the mean nats per token.
 
     Where tokens are conditioned on both sides it is called pseudo-perplexity (Salazar
     et al., 2020, section 3.2); never compare the two.

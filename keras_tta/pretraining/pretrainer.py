@@ -155,6 +155,10 @@ class Pretrainer(SavedAsPreset, keras.Model):
                 f"optimizer or {', '.join(f'`{name}`' for name in given)}. "
                 f"Received: optimizer={optimizer!r} and {given}"
             )
+        # Keras would look at the global policy, which may not be the backbone's.
+        if self.backbone.dtype_policy.name == "mixed_float16":
+            if kwargs.get("auto_scale_loss", True):
+                optimizer = _with_loss_scale(optimizer)
         super().compile(optimizer=optimizer, **kwargs)
         if total_steps is not None:
             self._set_schedule(total_steps)
@@ -247,7 +251,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
             sample_weight = ops.cast(sample_weight, "float32")
             if len(sample_weight.shape) == 1:
                 sample_weight = ops.expand_dims(sample_weight, 1)
-            check_sample_weight(sample_weight, y_pred["labels"])
+            check_sample_weight(sample_weight, y_pred)
         return self.objective_loss(y_pred, sample_weight, training, y or {})
 
     def objective_loss(self, targets, sample_weight, training, counts):
@@ -345,3 +349,9 @@ class Pretrainer(SavedAsPreset, keras.Model):
             optimizer.learning_rate = schedule
             # A compiled step holds the old schedule's numbers.
             self.train_function = None
+
+
+def _with_loss_scale(optimizer):
+    optimizer = keras.optimizers.get(optimizer)
+    scaled = keras.optimizers.LossScaleOptimizer
+    return optimizer if isinstance(optimizer, scaled) else scaled(optimizer)

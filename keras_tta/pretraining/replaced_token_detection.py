@@ -37,7 +37,8 @@ class ReplacedTokenDetection(GeneratorObjective):
 
     Args:
         generator: a `keras_tta.models.TransformerBackbone`, a quarter to a half as wide
-            as the discriminator; a `MaskedLM`, to go on with what it has learnt;
+            as the discriminator; a `MaskedLM`, to go on with what it has learnt (a
+            discriminator that shares its embeddings must begin with them);
             `"uniform"`; or V counts, for a unigram generator. `None` with `tie="all"`.
         discriminator: the `TransformerBackbone` that is kept.
         masking: a `keras_tta.layers.corruption.TokenMasking`; ELECTRA's has
@@ -153,7 +154,9 @@ class ReplacedTokenDetection(GeneratorObjective):
         return self.generator_language_model
 
     def discriminator_loss(self, targets, weights, training):
-        replaced = targets["corrupted_token_ids"] != targets["original_token_ids"]
+        read = targets["discriminator_token_ids"]
+        labels = targets["discriminator_labels"]
+        replaced = read != labels
         logits = self.head(targets["discriminator_hidden"])
         total, nats, correct = self.head.loss_of(logits, replaced, weights)
         logits, nats = ops.stop_gradient(logits), ops.stop_gradient(nats)
@@ -165,13 +168,15 @@ class ReplacedTokenDetection(GeneratorObjective):
         loss = super().generator_loss(targets, nats, sample_weight, likelihood, count)
         if not self.adversarial:
             return loss
-        positions = targets["masked_positions"]
+        if self.loss_positions == "all":
+            positions = targets["masked_positions"]
+            nats = ops.take_along_axis(nats, positions, axis=1)
         return policy_loss(
             self.generator_head,
             self.reward_baseline,
             targets["hidden"],
             targets["sampled_token_ids"],
-            ops.take_along_axis(nats, positions, axis=1),
+            nats,
             targets["weights"] * sample_weight,
             training,
             count,

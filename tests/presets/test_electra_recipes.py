@@ -21,6 +21,18 @@ def test_the_networks_are_of_the_published_sizes():
 
 
 @pytest.mark.agnostic
+@pytest.mark.parametrize("fraction", [1 / 3, 0.4, 0.3, 0.05])
+def test_a_generator_may_be_any_fraction(fraction):
+    for name, width in (("base", 768), ("large", 1024)):
+        recipe = replace(
+            ELECTRA_RECIPES[name], num_layers=1, generator_fraction=fraction
+        )
+        generator, _ = recipe.backbones(vocabulary_size=30)
+        assert generator.hidden_dim == round(width * fraction)
+        assert generator.hidden_dim % generator.num_heads == 0
+
+
+@pytest.mark.agnostic
 def test_masking_is_the_authors():
     masking = ELECTRA_RECIPES["large"].masking(30, 4, (0, 1, 3), seed=5)
     config = masking.get_config()

@@ -105,6 +105,25 @@ def test_a_generator_under_a_discriminators_config_is_named(folder):
 
 
 @pytest.mark.agnostic
+def test_a_discriminator_has_no_output_to_tie(folder):
+    for network in NETWORKS:
+        path = folder / network / "config.json"
+        config = {**json.loads(path.read_text()), "tie_word_embeddings": False}
+        path.write_text(json.dumps(config))
+    convert_electra_transformers(folder / "discriminator")
+    with pytest.raises(PresetError, match="`tie_word_embeddings` must be True"):
+        convert_electra_transformers(folder / "generator")
+
+
+@pytest.mark.agnostic
+def test_weights_of_another_kind_are_named(folder):
+    path = folder / "generator" / "model.safetensors"
+    path.rename(path.with_name("pytorch_model.bin"))
+    with pytest.raises(FileNotFoundError, match="It has pytorch_model.bin. To write"):
+        convert_electra_transformers(folder / "generator")
+
+
+@pytest.mark.agnostic
 def test_heads_of_the_other_network_are_named(folder):
     # Else a head would be random and nobody would know.
     shutil.copy(

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from keras_tta.data import SPECIAL_TOKENS, TTATokenizer
+from keras_tta.layers.corruption import TokenMasking
+from keras_tta.models import TransformerBackbone
 from keras_tta.presets import PresetError, load_backbone, load_head, saving
 from keras_tta.pretraining import (
     ReplacedTokenDetection,
@@ -88,6 +90,32 @@ def test_a_generator_reached_through_a_link_is_refused(tmp_path):
     (tmp_path / "preset/generator").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PresetError, match="generator: links are refused"):
         ReplacedTokenDetection.from_preset(tmp_path / "preset")
+
+
+def test_the_counts_of_a_large_vocabulary_are_kept(tmp_path):
+    size = 60_000
+    sizes = {"vocabulary_size": size, "num_layers": 1, "num_heads": 1}
+    backbone = TransformerBackbone(
+        **sizes, hidden_dim=2, intermediate_dim=2, max_sequence_length=8
+    )
+    counts = np.random.default_rng(0).random(size)
+    masking = TokenMasking(size, 4, (0, 1, 3))
+    ReplacedTokenDetection(counts, backbone, masking).save_to_preset(tmp_path)
+    again = ReplacedTokenDetection.from_preset(tmp_path)
+    assert np.array_equal(again.generator_head.counts, counts)
+
+
+def test_a_preset_and_an_export_do_not_destroy_each_other(tmp_path):
+    electra = make_electra()
+    electra.export_to_transformers(tmp_path)
+    exported = {x: x.read_bytes() for x in tmp_path.rglob("*") if x.is_file()}
+    with pytest.raises(OSError):
+        electra.save_to_preset(tmp_path)
+    for path, content in exported.items():
+        assert path.read_bytes() == content
+    electra.save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="holds a preset"):
+        electra.export_to_transformers(tmp_path / "preset")
 
 
 def test_a_preset_takes_the_place_of_another_as_a_whole(tmp_path, monkeypatch):

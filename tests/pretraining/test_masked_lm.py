@@ -89,6 +89,7 @@ def test_the_loss_is_the_mean_cross_entropy_of_masked_tokens():
 
 def test_sample_weights():
     pretrainer = make_pretrainer()
+    pretrainer.compile()
     weights = np.array([1.0, 0.5, 0.0, 1.0, 1.0], "float32")
     figures, whole = (
         pretrainer.test_on_batch(BATCH, sample_weight=x, return_dict=True)["loss"]
