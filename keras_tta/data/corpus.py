@@ -39,7 +39,7 @@ class CorpusReport:
 
     `read_documents` fills it while it reads. `bytes` counts decompressed bytes.
     `lines` counts every line, so that
-    `lines == text_lines + blank_lines + dropped.total()`; with one sentence a line,
+    `lines == text_lines + blank_lines + dropped.total()`; with one sentence per line,
     `text_lines == sentences`. `repaired` counts what was mended in lines that were
     kept, by reason.
 
@@ -81,7 +81,7 @@ def read_documents(
     max_sentences: int | None = None,
     report: CorpusReport | None = None,
 ) -> Iterator[Document]:
-    """Read text files into documents: one sentence a line, blank lines between.
+    """Read text files into documents: one sentence per line, blank lines between.
 
     Text is UTF-8, with or without a byte-order mark; lines end in LF, CRLF or CR.
     A document never spans two files. Surrounding white space is stripped from

@@ -170,7 +170,7 @@ def unigram_nats_per_token(
     vocabulary_size: int,
     special_token_ids: Sequence[int] = (0, 1, 3, 4, 5, 6),
 ) -> float:
-    """Held-out nats a token of the unigram model: the baseline to beat.
+    """Held-out nats per token of the unigram model: the baseline to beat.
 
     A token's probability is its count in `train_sequences` plus one, over the count of
     all tokens plus the number of ordinary tokens in the vocabulary (add-one

@@ -10,7 +10,7 @@ from keras_tta.training.metrics_csv import read_metrics
 
 
 def plot_curves(csv_or_rows, path, unigram=None, title=None):
-    """Draw training and held-out nats a token to a picture.
+    """Draw training and held-out nats per token to a picture.
 
     Beside them, if there is a discriminator, its `discriminator_loss`, and as a
     baseline the loss of knowing no more than how many tokens are replaced.
@@ -24,7 +24,7 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
         csv_or_rows: the path of a file of `MetricsCSV`, or its `rows`.
         path: str or path of the picture; its ending says the format (`.png`,
             `.svg`, `.pdf`). Its folder is made if need be.
-        unigram: float or None. Held-out nats a token of the unigram model, drawn
+        unigram: float or None. Held-out nats per token of the unigram model, drawn
             as a baseline.
         title: str or None.
 
@@ -60,26 +60,28 @@ def plot_curves(csv_or_rows, path, unigram=None, title=None):
             "`csv_or_rows` must hold rows with a `loss` and a `step` or `tokens`, as "
             f"`MetricsCSV` writes them. Received {len(rows)} rows."
         )
-    panels = [("nats a token", trained, held_out, ("unigram", unigram))]
+    label, unit = "nats per token", "tokens predicted"
+    panels = [(label, trained, held_out, ("unigram", unigram))]
     found = curves("discriminator_loss")
     if any(found):
-        panels[0] = ("generator, nats a masked token", *panels[0][1:])
+        unit = "masked tokens"
+        panels[0] = ("generator, nats per masked token", *panels[0][1:])
         base_rate = ("base rate", _base_rate_nats(rows))
-        panels.append(("discriminator, nats a token", *found, base_rate))
+        panels.append((f"discriminator, {label}", *found, base_rate))
 
     # Titles stand above the legends, which stand above the axes.
     width = 7.2 if len(panels) == 1 else 11.0
     figure, *grid = empty_chart((width, 4.2), title, 30, len(panels))
     for axes, panel in zip(grid, panels, strict=True):
         _draw_panel(axes, *panel)
-        axes.set_xlabel("tokens predicted" if across == "tokens" else "step")
+        axes.set_xlabel(unit if across == "tokens" else "step")
     save_figure(figure, path)
 
 
 def _draw_panel(axes, label, trained, held_out, baseline):
     name, value = baseline
     if value is not None:
-        axes.axhline(value, label=f"{name} {value:.2f}", **BASELINE)
+        axes.axhline(value, label=f"{name} {value:.3g}", **BASELINE)
     for points, name, style in (
         (trained, "training", {"color": ORANGE, "lw": 1.6, "ms": 3}),
         (held_out, "held-out", {"color": BLUE, "lw": 2.2, "ms": 4.5}),
@@ -87,7 +89,7 @@ def _draw_panel(axes, label, trained, held_out, baseline):
         if points:
             x, y = zip(*points, strict=True)
             marker = "o" if len(points) <= 30 else None
-            axes.plot(x, y, marker=marker, label=f"{name} {y[-1]:.2f}", **style)
+            axes.plot(x, y, marker=marker, label=f"{name} {y[-1]:.3g}", **style)
     axes.set_ylabel(label)
     axes.set_xlim(left=0)
     axes.margins(y=0.08)

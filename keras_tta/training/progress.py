@@ -17,10 +17,10 @@ _REFRESH_SECONDS = 0.5
 class Progress(keras.callbacks.ProgbarLogger):
     """Show how training goes: two live lines, or a plain line now and then.
 
-    Shown are the step, the loss and the nats a token of the epoch so far, the latest
-    held-out nats a token (`val_nats_per_token`, else `val_loss`), the learning rate,
-    the speed, the time spent and the time left. The speed is in tokens a second if the
-    model has a metric `tokens`, a `TokenCount`, and in steps a second otherwise;
+    Shown are the step, the loss and the nats per token of the epoch so far, the latest
+    held-out nats per token (`val_nats_per_token`, else `val_loss`), the learning rate,
+    the speed, the time spent and the time left. The speed is in tokens per second if
+    the model has a metric `tokens`, a `TokenCount`, and in steps per second otherwise;
     compiling the first step and evaluations are not in it. At the end, a summary.
 
     It takes the place of Keras's own bar. The metrics are read twice a second and not

@@ -160,7 +160,9 @@ def check_noise_floor(query="mask", mutant=None):
     lengths = [draw.choice((1, 2, 8), (len(token_ids), 1)) for token_ids in data]
     nats = _nats_after_training(query, mutant, data, lengths)
     floor = np.log(len(NOISE_VOCABULARY))
-    assert nats > floor - 0.05, f"{nats:.3f} nats a token, {floor:.3f} are in the noise"
+    assert nats > floor - 0.05, (
+        f"{nats:.3f} nats per token, {floor:.3f} are in the noise"
+    )
 
 
 def check_learns_twins(query="mask"):
@@ -169,7 +171,7 @@ def check_learns_twins(query="mask"):
     data = [draw.choice(NOISE_VOCABULARY, (rows, 4)) for rows in (32 * 400, 2048)]
     data = [token_ids.repeat(2, axis=1) for token_ids in data]
     nats = _nats_after_training(query, None, data, (8, 8))
-    assert nats < 0.2, f"{nats:.3f} nats a token"
+    assert nats < 0.2, f"{nats:.3f} nats per token"
 
 
 def _nats_after_training(query, mutant, data, lengths):
