@@ -1,4 +1,4 @@
-"""What each corruption costs: a share of a training step, and tokens a second on hosts.
+"""What each corruption costs: its share of a training step, tokens per second on hosts.
 
     KERAS_BACKEND=jax python benchmarks/corruption_speed.py --output corruption.csv
 

@@ -1,4 +1,4 @@
-"""Tokens a second of the data pipeline, against Hugging Face datasets and tokenizers.
+"""Tokens per second of the data pipeline, against Hugging Face datasets and tokenizers.
 
     python benchmarks/data_pipeline.py --corpus 'corpus/*.gz'
 
@@ -28,7 +28,7 @@ from keras_tta.data import (
 )
 
 FLAGS = flags.FLAGS
-flags.DEFINE_multi_string("corpus", [], "Text files, one sentence a line.")
+flags.DEFINE_multi_string("corpus", [], "Text files, one sentence per line.")
 flags.DEFINE_integer("vocabulary_size", 8000, "Vocabulary.")
 flags.DEFINE_integer("megabytes", 20, "Text to use at most.")
 flags.DEFINE_integer("batch_size", 64, "Rows in a batch.")

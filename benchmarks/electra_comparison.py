@@ -4,11 +4,11 @@
         --minutes 10 --seeds 0 --seeds 1 --output runs/electra_comparison
 
 Trains each objective for `--minutes` of wall-clock, compilation not counted, on the
-same batches, and asks a linear probe on the frozen encoder's mean-pooled tokens for
-SST-2 (accuracy) and CoLA (Matthews correlation); "untrained" has been trained on
-nothing. Then times the parts of an ELECTRA step. Writes `comparison.csv`, where a run
-that is begun again finds what is done, `step_time.csv`, and a preset of each model, and
-prints both tables.
+same batches; "untrained" has been trained on nothing. Then asks linear probes on the
+frozen encoders' mean-pooled tokens, of the last layer and of all, for SST-2 (accuracy)
+and CoLA (Matthews correlation), and times the parts of an ELECTRA step. Writes a preset
+of each model, `training.csv`, `probes.csv` and `step_time.csv`, where a run that is
+begun again finds what is done, and prints the three tables.
 """
 
 import csv
@@ -64,7 +64,7 @@ FIGURES = (
 )
 FLAGS = flags.FLAGS
 flags.DEFINE_multi_string("corpus", [], "Text files, folders or patterns.")
-flags.DEFINE_string("glue", "eval-glue", "Folder with SST-2 and CoLA.")
+flags.DEFINE_string("glue", None, "Folder with SST-2 and CoLA.", required=True)
 flags.DEFINE_string("output", "runs/electra_comparison", "Folder for what is written.")
 flags.DEFINE_multi_enum("objectives", OBJECTIVES, OBJECTIVES, "What is compared.")
 flags.DEFINE_multi_integer("seeds", [0, 1], "Of weights, corruption and order.")
@@ -83,34 +83,40 @@ flags.DEFINE_integer("timed_steps", 30, "Steps that are timed; 0 for none.")
 def main(_):
     output = Path(FLAGS.output)
     output.mkdir(parents=True, exist_ok=True)
-    # Long texts and unknown tokens are the same for all models.
-    warnings.filterwarnings("once", r".*tokens are embedded\.")
-    warnings.filterwarnings("once", r".*embedded as such\.")
     documents = islice(read_documents(FLAGS.corpus), FLAGS.tokenizer_documents)
     tokenizer = train_wordpiece(documents, FLAGS.vocabulary_size)
     store = write_token_store(output / "tokens", FLAGS.corpus, tokenizer)
     train, held_out = store.split(held_out_fraction=0.01)
+    runs = [(name, seed) for seed in FLAGS.seeds for name in FLAGS.objectives]
+    path = output / "training.csv"
+    for objective, seed in not_in(path, runs):
+        keras.utils.set_random_seed(seed)
+        pretrainer = build(objective, tokenizer, seed)
+        row = {"objective": objective, "seed": seed}
+        row |= trained(pretrainer, train, held_out, seed, objective == "untrained")
+        pretrainer.save_to_preset(output / f"{objective}, seed {seed}", tokenizer)
+        report([row], path)
+    show("Training", path)
     tasks = {name: read_glue(Path(FLAGS.glue, name)) for name in ("SST-2", "CoLA")}
-    path = output / "comparison.csv"
-    done = {(row["objective"], row["seed"]) for row in read_rows(path)}
-    for seed in FLAGS.seeds:
-        for objective in FLAGS.objectives:
-            if (objective, str(seed)) in done:
-                continue
-            keras.utils.set_random_seed(seed)
-            pretrainer = build(objective, tokenizer, seed)
-            row = {"objective": objective, "seed": seed}
-            row |= trained(pretrainer, train, held_out, seed, objective == "untrained")
-            embedder = TextEmbedder(pretrainer, tokenizer)
-            row |= {name: probe(embedder, *task) for name, task in tasks.items()}
-            pretrainer.save_to_preset(output / f"{objective}, seed {seed}", tokenizer)
-            report([row], path)
-    show("Linear probes", read_rows(path))
+    path = output / "probes.csv"
+    for objective, seed in not_in(path, runs):
+        embedders = [
+            TextEmbedder.from_preset(output / f"{objective}, seed {seed}", layer=layer)
+            for layer in range(FLAGS.num_layers + 1)
+        ]
+        row = {"objective": objective, "seed": seed}
+        for name, task in tasks.items():
+            row[f"{name}, last layer"] = probe(embedders[-1:], *task)
+            row[f"{name}, all layers"] = probe(embedders, *task)
+        report([row], path)
+        # Long texts and unknown tokens are the same for all.
+        warnings.filterwarnings("ignore", r".*tokens are embedded\.")
+        warnings.filterwarnings("ignore", r".*embedded as such\.")
+    show("Linear probes", path)
     path = output / "step_time.csv"
     if FLAGS.timed_steps and not path.exists():
         report(step_times(tokenizer, batches(train, 0)[0][0]), path)
-    if path.exists():
-        show("Step time", read_rows(path))
+    show("Step time", path)
 
 
 def build(objective, tokenizer, seed):
@@ -199,13 +205,13 @@ def read_glue(folder):
     return folder.name, ([texts[i] for i in chosen], labels[chosen]), dev
 
 
-def probe(embedder, name, train, dev):
+def probe(embedders, name, train, dev):
     """How well ridge regression on frozen features tells the labels of `dev`.
 
     A fifth of the training examples chooses the penalty and the threshold.
     """
     (x, y), (x_dev, y_dev) = (
-        (embedder.encode(texts, truncate=True), labels)
+        (np.hstack([e.encode(texts, truncate=True) for e in embedders]), labels)
         for texts, labels in (train, dev)
     )
     score = matthews if name == "CoLA" else lambda y, found: float(np.mean(y == found))
@@ -276,7 +282,16 @@ def read_rows(path):
         return list(csv.DictReader(file))
 
 
-def show(title, rows):
+def not_in(path, runs):
+    """The pairs of objective and seed of which a table has no row."""
+    done = {(row["objective"], row["seed"]) for row in read_rows(path)}
+    return [run for run in runs if tuple(map(str, run)) not in done]
+
+
+def show(title, path):
+    rows = read_rows(path)
+    if not rows:
+        return
     table = Table(*rows[0], title=title)
     for row in rows:
         table.add_row(*row.values())

@@ -1,4 +1,4 @@
-"""Sentences a second: a T-TA in one pass, masked models in one pass a token.
+"""Sentences per second: a T-TA in one pass, masked models in one pass per token.
 
     KERAS_BACKEND=tensorflow python benchmarks/scoring_speed.py
 

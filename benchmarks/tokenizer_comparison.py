@@ -28,7 +28,7 @@ from keras_tta.models import TTABackbone
 from keras_tta.pretraining import LanguageAutoencoder
 
 FLAGS = flags.FLAGS
-flags.DEFINE_multi_string("corpus", [], "Text files, one sentence a line.")
+flags.DEFINE_multi_string("corpus", [], "Text files, one sentence per line.")
 flags.DEFINE_integer("vocabulary_size", 8000, "Vocabulary of each.")
 flags.DEFINE_integer("megabytes", 5, "Text to use at most.")
 flags.DEFINE_integer("steps", 300, "Training steps of each model; 0 for none.")

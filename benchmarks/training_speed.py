@@ -1,4 +1,4 @@
-"""Training tokens a second of a T-TA on this machine, by backend.
+"""Training tokens per second of a T-TA on this machine, by backend.
 
     KERAS_BACKEND=tensorflow python benchmarks/training_speed.py
     KERAS_BACKEND=tensorflow python benchmarks/training_speed.py --jit

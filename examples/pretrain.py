@@ -4,9 +4,9 @@
     python examples/pretrain.py --corpus 'books/*.txt' --output runs/books --minutes 60
     python examples/pretrain.py --objective mlm
 
-What can be learned is in `objectives.py`. Text is UTF-8, one sentence per line, documents
-apart by a blank line. Without `--corpus` it trains on the documentation that comes with
-Python. The output folder holds the preset, `metrics.csv` and `loss.png`.
+What can be learned is in `objectives.py`. Text is UTF-8, one sentence per line, a blank
+line between documents. Without `--corpus` it trains on the documentation of Python. The
+output folder holds the preset, `metrics.csv` and `loss.png`.
 
 An interrupted run (Ctrl-C, a lost machine) goes on when the same command is run again;
 one that is finished trains no more. Other settings need another `--output`: what they
@@ -175,8 +175,8 @@ def main(arguments):
             held_out_figures[f"discriminator_{x}"] for x in ("loss", "auc", "recall")
         )
         console.print(
-            f"Discriminator: {loss:.3f} nats per token, area under the curve {auc:.2f}, "
-            f"recall {recall:.1%}."
+            f"Discriminator: {loss:.3f} nats per token, area under the curve "
+            f"{auc:.2f}, recall {recall:.1%}."
             + (" It finds hardly a replacement yet." if recall < 0.01 else "")
         )
     pretrainer.save_to_preset(

@@ -4,8 +4,8 @@
     python examples/score_sentences.py --tokens < sentences.txt
     python examples/score_sentences.py --preset runs/mine/preset --pairs blimp.jsonl.gz
 
-Without arguments, sentences are read from standard input, one per line. Scores are sums of
-log-probabilities, higher is better; minimal pairs are in BLiMP's format.
+Without arguments, sentences are read from standard input, one per line. Scores are sums
+of log-probabilities, higher is better; minimal pairs are in BLiMP's format.
 """
 
 import sys
