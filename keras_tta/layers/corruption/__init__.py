@@ -8,7 +8,7 @@ from keras_tta.layers.corruption.denoising import (
 )
 from keras_tta.layers.corruption.masker import Masker
 from keras_tta.layers.corruption.mass import MASSDenoising
-from keras_tta.layers.corruption.preview import preview
+from keras_tta.layers.corruption.previews import preview
 from keras_tta.layers.corruption.replacement import TokenSampler
 from keras_tta.layers.corruption.span_corruption import SpanCorruption
 from keras_tta.layers.corruption.token_masking import TokenMasking
