@@ -55,16 +55,23 @@ def refuse_sample_weight(arguments):
         )
 
 
-def check_sample_weight(sample_weight, targets):
-    """Raise unless there is a weight for every row or, of one loss, for every label."""
-    given, labels = sample_weight.shape[1], targets["labels"].shape[1]
+def weights_of_rows(sample_weight, targets):
+    """Weights (B,), or (B, K) for each label of a single loss, as float32 (B, 1 or K).
+
+    Raises:
+        ValueError: if they are of another shape.
+    """
+    # TensorFlow forgets the rank once it has seen two of them.
+    rows, labels = ops.shape(targets["labels"])[0], targets["labels"].shape[1]
+    weights = ops.reshape(ops.cast(sample_weight, "float32"), (rows, -1))
     accepted = "one weight for each row, shape (B,)"
     if "discriminator_weights" in targets:
         labels = 1  # There are two losses, each over positions of its own.
     else:
         accepted += f", or for each label of a row, shape (B, {labels})"
-    if labels is not None and given not in (1, labels, None):
+    if labels is not None and weights.shape[1] not in (1, labels, None):
         raise ValueError(
             f"`sample_weight` must have {accepted}. Received: sample_weight of shape "
-            f"{tuple(sample_weight.shape)}"
+            f"{tuple(weights.shape)}"
         )
+    return weights

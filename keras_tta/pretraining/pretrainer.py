@@ -18,9 +18,9 @@ from keras_tta.pretraining.gradient_accumulation import (
     micro_batches,
 )
 from keras_tta.pretraining.input_checks import (
-    check_sample_weight,
     check_token_arrays,
     refuse_sample_weight,
+    weights_of_rows,
 )
 from keras_tta.pretraining.metrics import TokenMetrics
 from keras_tta.pretraining.preset_mixin import SavedAsPreset
@@ -248,10 +248,7 @@ class Pretrainer(SavedAsPreset, keras.Model):
         if sample_weight is None:
             sample_weight = 1.0
         else:
-            sample_weight = ops.cast(sample_weight, "float32")
-            if len(sample_weight.shape) == 1:
-                sample_weight = ops.expand_dims(sample_weight, 1)
-            check_sample_weight(sample_weight, y_pred)
+            sample_weight = weights_of_rows(sample_weight, y_pred)
         return self.objective_loss(y_pred, sample_weight, training, y or {})
 
     def objective_loss(self, targets, sample_weight, training, counts):

@@ -90,14 +90,14 @@ def test_the_loss_is_the_mean_cross_entropy_of_masked_tokens():
 def test_sample_weights():
     pretrainer = make_pretrainer()
     pretrainer.compile()
+    with pytest.raises(ValueError, match=r"shape \(B, 3\). Received: .* \(5, 6\)"):
+        pretrainer.test_on_batch(BATCH, sample_weight=np.ones((5, 6), "float32"))
     weights = np.array([1.0, 0.5, 0.0, 1.0, 1.0], "float32")
     figures, whole = (
         pretrainer.test_on_batch(BATCH, sample_weight=x, return_dict=True)["loss"]
         for x in (weights, np.repeat(weights[:, None], 3, axis=1))
     )
     assert figures == whole != evaluate(pretrainer)["loss"]
-    with pytest.raises(ValueError, match=r"shape \(B, 3\). Received: .* \(5, 6\)"):
-        pretrainer.test_on_batch(BATCH, sample_weight=np.ones((5, 6), "float32"))
 
 
 def test_validation_masks_alike_and_training_afresh():
