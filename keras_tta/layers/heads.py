@@ -53,7 +53,7 @@ class _TokenHead(keras.layers.Layer):
         if excluded_token_ids:
             excluded = np.zeros(self.vocabulary_size, bool)
             excluded[list(excluded_token_ids)] = True
-            bias = ops.where(excluded, -1e30, bias)
+            bias = ops.where(excluded, -1e30, ops.convert_to_tensor(bias))
         return self._loss(hidden, labels, weights, training, bias)[:3]
 
     def _loss(self, hidden, labels, weights, training, bias, given=()):
