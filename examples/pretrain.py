@@ -179,11 +179,13 @@ def main(arguments):
             f"{auc:.2f}, recall {recall:.1%}."
             + (" It finds hardly a replacement yet." if recall < 0.01 else "")
         )
-    pretrainer.save_to_preset(
-        output / "preset",
-        tokenizer=tokenizer,
-        figures={"held-out nats per token": nats, "of a unigram model": unigram},
-    )
+    has_generator = FLAGS.objective in WITH_GENERATOR
+    what = "generator's held-out nats" if has_generator else "held-out nats"
+    figures = {f"{what} per token": nats, "of a unigram model": unigram}
+    if has_generator:
+        loss = held_out_figures["discriminator_loss"]
+        figures["discriminator's held-out nats per token"] = loss
+    pretrainer.save_to_preset(output / "preset", tokenizer=tokenizer, figures=figures)
     plot_curves(metrics.rows, output / "loss.png", unigram=unigram)
     console.print(f"Written: {output}/preset, metrics.csv, loss.png.")
     if devices.count > 1:
@@ -191,7 +193,9 @@ def main(arguments):
     if denoises:
         show_completions(pretrainer, tokenizer, held_out_batches[0][0])
     else:
-        part = "preset/generator" if FLAGS.objective in WITH_GENERATOR else "preset"
+        part = "preset/generator" if has_generator else "preset"
+        if has_generator:
+            console.print("The generator scores:")
         scorer = TextScorer.from_preset(output / part)
         show_pairs(scorer, map(tokenizer.detokenize, held_out))
 

@@ -60,7 +60,9 @@ def preset_file(directory, name, max_bytes=None):
                 "a hub's cache, download with `local_dir=...`.",
             )
     if not path.exists():
-        raise FileNotFoundError(f"{path}: the preset has no file `{name}`.")
+        inner = Path(directory, "preset", name)
+        hint = f" There is one in {inner.parent}." if inner.is_file() else ""
+        raise FileNotFoundError(f"{path}: the preset has no file `{name}`.{hint}")
     if not path.is_file():
         raise PresetError(path, "not a regular file.")
     if max_bytes and path.stat().st_size > max_bytes:

@@ -1,5 +1,7 @@
 """Loading presets: nothing is imported, run or allocated because a file says so."""
 
+from pathlib import Path
+
 import keras
 
 from keras_tta.layers import ReplacedTokenHead
@@ -236,7 +238,11 @@ def _read_head(directory, name):
     try:
         return read_object(directory, f"{name}.json", HEADS)
     except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{error} It holds no head `{name}`. To begin a training with a new head, "
-            "build the objective on `keras_tta.presets.load_backbone(...)`."
-        ) from None
+        generator = Path(directory, "generator")
+        hint = (
+            f"It is a discriminator's: the generator, in {generator}, predicts tokens."
+            if (generator / f"{name}.json").is_file()
+            else "To begin a training with a new head, build the objective on "
+            "`keras_tta.presets.load_backbone(...)`."
+        )
+        raise FileNotFoundError(f"{error} It holds no head `{name}`. {hint}") from None

@@ -84,6 +84,14 @@ def test_a_preset_is_the_discriminators_and_holds_the_generators(tmp_path):
     assert np.allclose(numpy(logits), expected, atol=1e-5)
 
 
+def test_errors_say_where_to_look(tmp_path):
+    make_electra().save_to_preset(tmp_path / "preset", TOKENIZER)
+    with pytest.raises(FileNotFoundError, match="There is one in .*preset"):
+        load_backbone(tmp_path)
+    with pytest.raises(FileNotFoundError, match="the generator, in .*, predicts"):
+        TextScorer.from_preset(tmp_path / "preset")
+
+
 def test_a_generator_reached_through_a_link_is_refused(tmp_path):
     make_electra().save_to_preset(tmp_path / "preset")
     (tmp_path / "preset/generator").rename(tmp_path / "elsewhere")
