@@ -43,9 +43,10 @@ def restore_embeddings(objective, generator, discriminator):
     """Give an objective with disentangled tables those that two networks had."""
     if objective.tie != "disentangled":
         return
-    for name in ("norm", *["segment_embedding"] * bool(generator.num_segments)):
-        weights = getattr(generator.embeddings, name).get_weights()
-        getattr(objective.generator.embeddings, name).set_weights(weights)
+    own, saved = objective.generator.embeddings, generator.embeddings
+    own.norm.set_weights(saved.norm.get_weights())
+    if generator.num_segments:
+        own.segment_embedding.set_weights(saved.segment_embedding.get_weights())
     for name in DISENTANGLED:
         shared, sum_of_both = (
             ops.convert_to_numpy(getattr(network.embeddings, name).embeddings)

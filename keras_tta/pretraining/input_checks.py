@@ -72,6 +72,6 @@ def weights_of_rows(sample_weight, targets):
     if labels is not None and weights.shape[1] not in (1, labels, None):
         raise ValueError(
             f"`sample_weight` must have {accepted}. Received: sample_weight of shape "
-            f"{tuple(weights.shape)}"
+            f"{tuple(sample_weight.shape)}"
         )
     return weights

@@ -74,6 +74,8 @@ class Pretrainer(SavedAsPreset, keras.Model):
         size = backbone.vocabulary_size
         check_token_ids(self, size, special_token_ids=special_token_ids)
         super().__init__(inputs=inputs, outputs=targets, **kwargs)
+        # By it Keras decides whether the loss is scaled; else by the global policy.
+        self.dtype_policy = backbone.dtype_policy
         self.backbone = backbone
         self.head = head
         self.special_token_ids = tuple(int(i) for i in special_token_ids)
@@ -155,10 +157,6 @@ class Pretrainer(SavedAsPreset, keras.Model):
                 f"optimizer or {', '.join(f'`{name}`' for name in given)}. "
                 f"Received: optimizer={optimizer!r} and {given}"
             )
-        # Keras would look at the global policy, which may not be the backbone's.
-        if self.backbone.dtype_policy.name == "mixed_float16":
-            if kwargs.get("auto_scale_loss", True):
-                optimizer = _with_loss_scale(optimizer)
         super().compile(optimizer=optimizer, **kwargs)
         if total_steps is not None:
             self._set_schedule(total_steps)
@@ -346,9 +344,3 @@ class Pretrainer(SavedAsPreset, keras.Model):
             optimizer.learning_rate = schedule
             # A compiled step holds the old schedule's numbers.
             self.train_function = None
-
-
-def _with_loss_scale(optimizer):
-    optimizer = keras.optimizers.get(optimizer)
-    scaled = keras.optimizers.LossScaleOptimizer
-    return optimizer if isinstance(optimizer, scaled) else scaled(optimizer)

@@ -30,8 +30,8 @@ class BestCheckpoint:
         if found and found.items() >= self.criterion.items():
             self.found = found
 
-    def is_beaten_by(self, logs, step):
-        """Whether an epoch's value is better than before: `step` is then the best."""
+    def update(self, logs, step):
+        """Take an epoch's value; return whether `step` is now the best."""
         if self.monitor is None:
             return False
         if self.monitor not in logs:

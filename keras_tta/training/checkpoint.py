@@ -211,7 +211,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self._data_step += self.params["steps"]
         self._epoch, self._batch, self._skipped = epoch + 1, 0, 0
         self._tokens += int(logs.get("tokens", 0))
-        if self._best.is_beaten_by(logs, optimizer_step(self.model)):
+        if self._best.update(logs, optimizer_step(self.model)):
             self._due = True
 
     def on_train_end(self, logs=None):
